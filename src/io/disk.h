@@ -32,6 +32,15 @@ class Disk {
   virtual DiskResult<> link(const std::string& from, const std::string& to) = 0;         // EEXIST when `to` is taken; atomic
   virtual DiskResult<> rename(const std::string& from, const std::string& to) = 0;       // replaces `to`; atomic
   virtual DiskResult<> remove(const std::string& path) = 0;
+  // A new file with these bytes, whose name appears at once and whole; EEXIST when `path` is taken. sync: the bytes are durable before the name appears
+  // (the name is not, see sync_folder). `scratch` is a path on the same filesystem that may hold the bytes on the way and be left behind by a crash.
+  // The product has a quicker way (O_TMPFILE, where the filesystem knows it: one journal commit less); the meaning is this one.
+  virtual DiskResult<> create_whole(const std::string& path, ByteView bytes, bool sync, const std::string& scratch) {
+    if (auto made = create(scratch, bytes, sync); !made) return made;
+    auto linked = link(scratch, path);
+    (void)remove(scratch);  // only tidies: what stays is swept later
+    return linked;
+  }
   virtual DiskResult<> sync_folder(const std::string& path) = 0;                         // names made, moved and removed in it are durable
   virtual DiskResult<> make_folders(const std::string& path) = 0;                        // with parents, each synced into its parent
   // Names in the folder (not the path), sorted, strictly after `after`, at most `limit`; ENOENT when there is no folder.
