@@ -1,0 +1,151 @@
+"""Structural checks of the tree (engineering.md, "Layout"). One rule per function; each returns the sentences of what breaks it.
+
+    tree.py CHECK [ROOT]
+"""
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+# What each folder of src/ may include besides itself. Homes never include each other, fronts never include each other; apps, extension, sim and
+# tests wire things together and may include anything.
+MAY_INCLUDE = {
+    "base": set(),
+    "core": {"base"},
+    "wire": {"base", "core"},
+    "io": {"base"},
+    "home": {"base", "core", "wire", "io"},
+    "engine": {"base", "core", "wire", "io"},
+    "owner": {"base", "core", "wire", "io"},  # runs over any home, so it knows none
+    "sqlite": {"base", "core", "wire", "io", "owner", "home"},
+    "front": {"base", "core", "wire", "io", "owner", "home", "engine", "sqlite"},
+}
+FAMILIES = {"home", "front"}  # folders whose children must not know each other
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.M)
+HABIT_LINES, LIMIT_LINES = 400, 600
+PRODUCT = ("include", "src", "apps", "extension")
+CODE = (".cc", ".h", ".c", ".def")
+
+
+def files(root, folders, suffixes):
+    for folder in folders:
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in suffixes and path.is_file():
+                yield path
+
+
+def room(path):
+    """("home", "object") for src/home/object/x.h; ("core", "") for src/core/x.h."""
+    parts = path.parts
+    return parts[0], (parts[1] if parts[0] in FAMILIES and len(parts) > 2 else "")
+
+
+def includes(root):
+    problems = []
+    for path in files(root, ["src"], CODE):
+        mine, child = room(path.relative_to(root / "src"))
+        if path.name.endswith("_test.cc") or path.name.endswith("_testing.h"):
+            continue  # a unit test may stand on more than its folder; the link test still holds for the product
+        if mine not in MAY_INCLUDE:
+            problems.append(f"{path.relative_to(root)}: src/{mine} is no folder of the design")
+            continue
+        for kind, target in INCLUDE.findall(path.read_text()):
+            if kind == "<":
+                continue
+            other, other_child = room(Path(target))
+            if other == mine:
+                if child and other_child and child != other_child:
+                    problems.append(f"{path.relative_to(root)} includes {target}: {mine}/{child} and {mine}/{other_child} must not know each other")
+            elif other in MAY_INCLUDE and other not in MAY_INCLUDE[mine]:
+                problems.append(f"{path.relative_to(root)} includes {target}: {mine} may not know {other}")
+            elif other not in MAY_INCLUDE and not (path.parent / target).exists():
+                problems.append(f"{path.relative_to(root)} includes \"{target}\": write the path from src/")
+    for path in files(root, ["include"], (".h", ".def")):
+        for kind, target in INCLUDE.findall(path.read_text()):
+            if kind == '"' or (target.endswith((".h", ".hpp")) and not target.startswith(("onepen/", "tl/"))):
+                problems.append(f"{path.relative_to(root)} includes {target}: a public header shows only <onepen/...>, <tl/expected.hpp> and the standard library")
+    heavy = ("nlohmann/", "CLI/", "fmt/", "spdlog/", "toml++/")
+    for path in files(root, PRODUCT, (".h",)):
+        for _, target in INCLUDE.findall(path.read_text()):
+            if target.startswith(heavy):
+                problems.append(f"{path.relative_to(root)} includes {target}: heavy headers stay in .cc files")
+    return problems
+
+
+def guards(root):
+    """Every guard protects something: it is asked for somewhere in the product's sources."""
+    header = (root / "src/base/guard.h").read_text()
+    names = re.findall(r"^\s*X\((\w+)\)", header, re.M)
+    text = "\n".join(path.read_text() for path in files(root, ["src", "extension"], CODE) if path.name not in ("guard.h", "guard.cc") and not path.name.endswith("_test.cc"))
+    used = set(re.findall(r"\bguard_on\(\s*(?:onepen::)?Guard::(\w+)", text))
+    problems = [f"Guard::{name} is declared in src/base/guard.h and never asked for in src/" for name in names if name not in used]
+    return problems or ([] if names else ["src/base/guard.h declares no guard"])
+
+
+def failpoints(root):
+    """Every failpoint a test arms exists; names are `folder.place`. Names beginning with `test.` belong to the tests of failpoints themselves."""
+    declared = set()
+    problems = []
+    for path in files(root, ["src", "extension", "apps"], CODE):
+        for name in re.findall(r'ONEPEN_FAILPOINT\("([^"]*)"\)', path.read_text()):
+            if path.name == "failpoint.h":
+                continue
+            declared.add(name)
+            if not re.fullmatch(r"[a-z_]+\.[a-z0-9_]+", name):
+                problems.append(f"{path.relative_to(root)}: failpoint \"{name}\" is not named folder.place")
+    for path in files(root, ["tests", "sim", "src"], (".cc", ".h", ".py", ".sh", ".bats", ".txt")):
+        if root / "tests/checks" in path.parents:
+            continue
+        for name in re.findall(r"\b([a-z_]+\.[a-z0-9_]+)=(?:kill|stop|error)\b", path.read_text()):
+            if name not in declared and not name.startswith("test."):
+                problems.append(f"{path.relative_to(root)} arms the failpoint {name}, which no source has")
+    return problems
+
+
+def changelog(root):
+    version = re.search(r"project\(onepen VERSION ([0-9.]+)", (root / "CMakeLists.txt").read_text()).group(1)
+    text = (root / "CHANGELOG.md").read_text() if (root / "CHANGELOG.md").exists() else ""
+    return [] if re.search(rf"^##.*\b{re.escape(version)}\b", text, re.M) else [f"CHANGELOG.md has no section for version {version} of CMakeLists.txt"]
+
+
+def machine_paths(root):
+    """No path of one machine in the tree: not the tree's own place, no home folder."""
+    pattern = re.compile(r"/(?:home|Users)/[a-z][\w.-]*/|/root/[\w.]|" + re.escape(str(root.parent)) + r"/[\w.]")
+    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=False)
+    names = listed.stdout.splitlines() if listed.returncode == 0 else [str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()]
+    problems = []
+    for name in names:
+        if name.startswith("tests/checks/"):
+            continue
+        try:
+            text = (root / name).read_text()
+        except (OSError, UnicodeDecodeError):
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if pattern.search(line):
+                problems.append(f"{name}:{number}: {line.strip()[:120]}")
+    return problems
+
+
+def file_length(root):
+    problems = []
+    for path in files(root, [*PRODUCT, "sim", "tests"], (".cc", ".h", ".py", ".sh")):
+        lines = path.read_text().count("\n")
+        if lines > LIMIT_LINES:
+            problems.append(f"{path.relative_to(root)}: {lines} lines; past {LIMIT_LINES} there are two ideas in one file")
+        elif lines > HABIT_LINES:
+            print(f"habit: {path.relative_to(root)}: {lines} lines (the habit is {HABIT_LINES})")
+    return problems
+
+
+CHECKS = {check.__name__: check for check in (includes, guards, failpoints, changelog, machine_paths, file_length)}
+
+
+def main():
+    problems = CHECKS[sys.argv[1]](Path(sys.argv[2] if len(sys.argv) > 2 else Path(__file__).resolve().parents[2]))
+    print("\n".join(problems))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Each structural check turns red on a small tree that breaks its rule, and is green on the same tree without the break."""
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import purity  # noqa: E402
+import tree  # noqa: E402
+
+
+class Checks(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.root = Path(self.folder.name) / "tree"
+        self.write("CMakeLists.txt", "project(onepen VERSION 1.2.3 LANGUAGES CXX)\n")
+        self.write("CHANGELOG.md", "# Changes\n\n## 1.2.3\n")
+        self.write("src/base/guard.h", "  X(one_rule) /* why */ \\\n")
+        self.write("src/core/fence.cc", '#include "base/guard.h"\nif (guard_on(Guard::one_rule)) return;\nONEPEN_FAILPOINT("core.step");\n')
+        self.write("src/home/object/a.h", '#include "core/fence.h"\n')
+        self.write("include/onepen/x.h", "#include <onepen/y.h>\n#include <tl/expected.hpp>\n#include <string>\n")
+        self.write("tests/process/kill.sh", "ONEPEN_FAILPOINT=core.step=kill@2\n")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def broken(self, check, name, text):
+        self.assertEqual([], tree.CHECKS[check](self.root), "green before the break")
+        self.write(name, text)
+        self.assertNotEqual([], tree.CHECKS[check](self.root), "red after it")
+
+    def test_core_may_not_know_io(self):
+        self.broken("includes", "src/core/x.cc", '#include "io/disk.h"\n')
+
+    def test_homes_do_not_know_each_other(self):
+        self.broken("includes", "src/home/object/x.cc", '#include "home/node/client.h"\n')
+
+    def test_fronts_do_not_know_each_other(self):
+        self.broken("includes", "src/front/gate/x.cc", '#include "front/leases/lease.h"\n')
+
+    def test_owner_knows_no_home(self):
+        self.broken("includes", "src/owner/x.cc", '#include "home/object/a.h"\n')
+
+    def test_public_headers_show_no_internals(self):
+        self.broken("includes", "include/onepen/z.h", '#include "core/home.h"\n')
+
+    def test_heavy_headers_stay_in_sources(self):
+        self.broken("includes", "src/wire/x.h", "#include <nlohmann/json.hpp>\n")
+
+    def test_unknown_folder(self):
+        self.broken("includes", "src/util/x.h", "\n")
+
+    def test_guard_that_protects_nothing(self):
+        self.broken("guards", "src/base/guard.h", "  X(one_rule) \\\n  X(other_rule) \\\n")
+
+    def test_failpoint_that_no_source_has(self):
+        self.broken("failpoints", "tests/process/more.sh", "ONEPEN_FAILPOINT=core.gone=kill\n")
+
+    def test_failpoint_with_a_bad_name(self):
+        self.broken("failpoints", "src/core/x.cc", 'ONEPEN_FAILPOINT("step");\n')
+
+    def test_changelog_without_the_version(self):
+        self.broken("changelog", "CHANGELOG.md", "## 1.2.2\n")
+
+    def test_machine_path(self):
+        self.broken("machine_paths", "docs/x.md", "see /home/" + "somebody/onepen/build\n")
+
+    def test_long_file(self):
+        self.broken("file_length", "src/core/long.cc", "\n" * (tree.LIMIT_LINES + 1))
+
+    def test_purity(self):
+        self.assertEqual([], purity.impure(["operator new(unsigned long)", "memcpy", "std::__throw_length_error(char const*)", "XXH3_64bits"]))
+        for symbol in ("clock_gettime", "std::chrono::_V2::steady_clock::now()", "pthread_create", "getrandom", "std::random_device::_M_getval()", "open64", "write", "socket",
+                       "std::thread::_M_start_thread(x)", "std::basic_ofstream<char>::open(x)", "nanosleep", "getenv"):
+            self.assertEqual([symbol], purity.impure([symbol]))
+
+
+if __name__ == "__main__":
+    ended = unittest.main(exit=False, verbosity=1).result
+    bad = len(ended.failures) + len(ended.errors)
+    print(f"{ended.testsRun - bad} passed, {bad} failed")
+    sys.exit(1 if bad else 0)
