@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "base/runtime.h"
-#include "core/home.h"
+#include "core/writer.h"
 
 namespace onepen::owner {
 
@@ -32,6 +32,8 @@ class ClaimLog {
  public:
   virtual ~ClaimLog() = default;
   virtual Result<> write_ahead(const core::ClaimRequest& request, const Incarnation& incarnation) = 0;
+  // The highest epoch written ahead here; 0: none. A claim goes above it, so that the number of one that was never answered is skipped.
+  virtual Epoch highest() const { return {}; }
 };
 
 enum class TakeoverMode : std::uint8_t { always, if_dead, never };
@@ -54,19 +56,17 @@ struct Options {
   std::uint64_t max_queue_bytes = 64u << 20;           // submit() blocks above it
   std::function<void(const Progress&)> progress{};
   Log log{};
+  std::string endpoint{};                              // where this owner serves; named in its `ready` record, may stay empty
+  std::chrono::nanoseconds open_within{std::chrono::seconds(30)};   // open() gives up (unavailable, unknown) when the home gives no answer this long
+  // An open that would be the change of owner after this many without a database commit waits: flap_wait, doubling with each further one, at most
+  // flap_wait_most. Then it goes on.
+  std::uint32_t calm_changes = 3;
+  std::chrono::nanoseconds flap_wait{std::chrono::seconds(1)};
+  std::chrono::nanoseconds flap_wait_most{std::chrono::seconds(30)};
 };
 
-using Ticket = std::uint64_t;  // the n-th append submitted to this Owner, from 1
-
-struct Fate {
-  enum class Kind : std::uint8_t {
-    acknowledged,  // in the stream (also when the handle was fenced right after it)
-    refused,       // certainly not in the stream, and never will be
-    undecided,     // may be in the stream: the deadline passed or the wait was interrupted
-  } kind;
-  Offset offset{};            // acknowledged: just after it
-  std::optional<Error> error{};  // refused, undecided: why
-};
+using Ticket = core::Ticket;  // the n-th append submitted to this Owner, from 1
+using Fate = core::Fate;      // acknowledged, refused or undecided
 
 struct Status {
   Token token;
@@ -76,6 +76,8 @@ struct Status {
   std::optional<Reset> reset{};
 };
 
+inline constexpr std::size_t kKeptFates = 4096;
+
 class Owner {
  public:
   // Opens for writing. Errors: held, claim_races, not_found (create = false), unavailable, unknown, invalid, gone, whatever the fold answered.
@@ -83,10 +85,16 @@ class Owner {
   static Result<std::unique_ptr<Owner>> open(Runtime& runtime, std::unique_ptr<core::Stream> stream, ClaimLog& claims, Fold& fold, Options options);
   virtual ~Owner() = default;  // stop(0)
 
-  // Queues one data append. Blocks only while max_queue_bytes are waiting, until `deadline`. Errors: the reset's outcome; unavailable at the deadline.
+  // Queues one data append. Blocks only while max_queue_bytes are waiting, until `deadline`. Errors: the reset's outcome; unavailable at the deadline;
+  // the refusal of an earlier append that nobody was told of yet (see below).
+  //
+  // A commit of several parts submits them in order and waits for the last. When one is refused (write_fenced, too_large, ...), everything queued behind
+  // it is refused with the same error, and so is the next submit() until a wait() or a submit() has told somebody: no later part of the same commit is
+  // ever appended behind a refused one. A commit whose submit() fails is given up by its front; the parts before it stay without their last one, void.
   virtual Result<Ticket> submit(Bytes payload, Instant deadline) = 0;
   // Waits until the append is decided, `deadline`, or `*interrupted`. A caller that gives up on `undecided` calls reset(unresolved): the append goes on
-  // being sent until the process ends.
+  // being sent until the process ends. Fates of the last kKeptFates decided appends are kept; asked for an older one it answers `undecided`.
+  // Many threads may wait, also for the same ticket.
   virtual Fate wait(Ticket ticket, Instant deadline, const std::atomic<bool>* interrupted) = 0;
   // Everything submitted before the call is in the stream, and a read begun after the last of those acknowledgements found us still the owner.
   virtual Result<Offset> confirm(Instant deadline) = 0;

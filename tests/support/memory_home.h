@@ -1,0 +1,70 @@
+// A home in memory over core's real fence, shared by several Home handles (each stands for one process), with hooks that hold, lose and repeat answers.
+// Used by the owner's tests and by the home conformance suite. Thread-safe.
+#pragma once
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/runtime.h"
+#include "core/home.h"
+
+namespace onepen::testing {
+
+enum class Call { stat, claim, append, read, wait, beat, pulse };
+
+// What becomes of one call. The hook runs before the home is touched, without any lock held: a hook that blocks holds the call back.
+enum class Trouble {
+  none,
+  unavailable,    // certainly not applied, and answered so
+  lost_request,   // not applied, answered `unknown`
+  lost_answer,    // applied, answered `unknown`
+  late_request,   // answered `unknown` at once, applied when MemoryHome::deliver_late() is called
+  repeated,       // applied twice; the second answer is given
+};
+
+struct CallInfo {
+  Call call;
+  const core::ClaimRequest* claim = nullptr;  // Call::claim
+  const core::AppendBatch* batch = nullptr;   // Call::append
+};
+using Hook = std::function<Trouble(const CallInfo&)>;
+
+class MemoryHome : public core::Home {
+ public:
+  struct Shared;  // the streams; one for all handles that see the same home
+  static std::shared_ptr<Shared> make_shared_state();
+
+  MemoryHome(Runtime& runtime, std::shared_ptr<Shared> shared);
+  ~MemoryHome() override;
+
+  std::unique_ptr<core::Stream> stream(const StreamName&) override;
+  Result<std::vector<std::string>> list(const std::string& prefix) override;
+  const std::string& url() const override;
+
+  // Of this handle (process) only. Replaces the hook before it.
+  void set_hook(Hook hook);
+  // Applies the requests held back by Trouble::late_request, oldest first; answers how many.
+  std::size_t deliver_late();
+  // Removes a stream, as an administrator would.
+  void erase(const StreamName&);
+  // Every record that counts, oldest first.
+  std::vector<core::Record> records(const StreamName&) const;
+  // A refusal that every data append of this stream gets from now on (a namespace fence, a quota); none: lifted.
+  void refuse_data(const StreamName&, std::optional<Outcome> outcome);
+  std::uint64_t calls(Call) const;  // made through this handle
+
+ private:
+  class Session;
+  Runtime& runtime_;
+  std::shared_ptr<Shared> shared_;
+  mutable std::mutex mutex_;
+  Hook hook_;
+  std::deque<std::function<void()>> late_;
+  std::map<Call, std::uint64_t> calls_;
+};
+
+}  // namespace onepen::testing
