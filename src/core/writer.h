@@ -151,6 +151,7 @@ struct Deciding {  // reading the stream: are the flight's appends in it?
   std::vector<std::optional<Offset>> found;
   Offset from;
   bool other_bytes = false;              // the stream has other bytes under one of our sequences
+  std::optional<Owner> newer{};          // the claim that closed our epoch, once the read came to it
   std::optional<Instant> again{};        // set: nothing is out
 };
 struct Checking { std::vector<ConfirmId> covers; };  // a stat is out, begun after everything these confirms wait for
@@ -195,9 +196,13 @@ class Writer {
   void on(Step&, GiveUp&);
   void on(Step&, Tick&);
 
+  std::optional<Instant> wake_at() const;
+  void confirm(Step&, const std::vector<ConfirmId>&, const Result<Offset>&);
+  Doing* doing();
   // writer_claim.cc
   void send_claim(Step&, Claiming&, Epoch above);
   void lost_claim(Step&, Claiming&, const std::optional<Owner>& to);
+  void stat_for_claim(Step&, Claiming&, const Answer<StreamStat>&);
   void claim_again_later(Step&, Claiming&);
   void fail(Step&, Error);
   void own(Step&, const ClaimReceipt&);
@@ -207,27 +212,32 @@ class Writer {
   void send(Step&, Flight);
   void resend_later(Step&, Flight);
   void applied(Step&, Flight, const AppendReceipt&);
-  void refused(Step&, Flight, const Refusal&);
-  void refused_or_unknown(Step&, Flight, const Refusal&);
+  void landed(Step&);
   void acknowledge(Step&, Flight&, std::size_t count, const std::vector<Offset>& offsets);
-  void decide(Step&, const Flight&, std::size_t from, Fate::Kind, const Error&);
-  void refuse_queue(Step&, const Error&);
+  void refused(Step&, Flight, const Refusal&);
+  void abandon(Step&, const Flight&, const Refusal&);
+  void refused_or_unknown(Step&, Flight, const Refusal&);
+  void split(Step&, Flight, bool halve);
+  void decide(Step&, const Flight&, Fate::Kind, const Error&);
+  void refuse_queue(Step&, const Error&, bool confirms);
   // writer_decide.cc
   void closed(Step&, Flight, const Refusal&);
-  void look(Step&, Flight, Refusal cause, Offset from);
-  void looked(Step&, Deciding, const ReadResult&);
-  void settle(Step&, Deciding, bool missing_are_out);
+  void look(Step&, Flight, Refusal cause);
+  void look_failed(Step&, Deciding, const Refusal&);
+  void settle(Step&, Deciding);
   void check(Step&, const StreamStat&);
   // writer_reset.cc
-  void finish(Step&, ResetKind, std::string message, Outcome, std::optional<Owner> current = {});
-  void finish_for(Step&, const Refusal&);
-  Doing* doing();
+  Finished finished(ResetKind, std::string message, Outcome, std::optional<Owner> current = {}) const;
+  Finished finished_by(const Refusal&) const;
+  void finish(Step&, Finished);
 
   WriterConfig config_;
   WriterState state_ = Opening{};
   Incarnation incarnation_{};
   Epoch epoch_{};
   ClaimId claim_id_{};
+  ClaimRequest claim_{};      // the claim we own by
+  unsigned lost_claims_ = 0;  // before it
   Sequence next_{1};
   Sequence last_{0};
   Offset acknowledged_{};
@@ -241,6 +251,8 @@ class Writer {
 Owner owner_of(const Record& claim);
 Owner owner_of(const StreamStat& stat);
 
+// How every message about a lost ownership ends; a front puts what it knows of the refused write before it.
+inline constexpr std::string_view kOnlyToTakeItBack = "Open the database again only if you mean to take it back.";
 // "pid 4711 on host b (epoch 2)": how messages name an owner.
 std::string describe(const Owner& owner);
 // What a fenced handle's user reads; names both epochs, the new owner, and what is the last write of ours that is in the stream.
