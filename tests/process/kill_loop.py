@@ -1,0 +1,167 @@
+"""kill -9 at every named failpoint and at random moments, then opening again from the same, another, or an empty cache root.
+
+The names come from a calibration run (ONEPEN_FAILPOINT_LIST), so a new failpoint joins by itself. What must hold after each kill: the database holds
+exactly the transactions 1..k of the plan, each whole and once, where k is at least the last COMMIT that returned and at most the last one begun.
+The workload has automatic and explicit checkpoints, commits of several parts, savepoints and transactions rolled back, deletes and VACUUM.
+"""
+
+import collections
+import os
+import random
+import signal
+
+from harness import Failure, QUICK, Worker, check, main, seed, uri, url
+
+KILLS = 500
+RANDOM_IN_QUICK = 50
+KILLS_PER_HOME = 30     # then a new home: a rebuild from an empty cache reads the whole log
+TRANSACTIONS = 12       # of one life; a failpoint armed beyond them is not reached and the life ends in good order
+LATEST_HIT = 40         # failpoints are armed at their 1st .. 40th hit
+
+
+class Database:
+    """One home with the caches of two machines and what is known of its content."""
+
+    def __init__(self, root, plan_seed):
+        self.root = root
+        self.home = root.home_folder()
+        self.caches = [root.cache(), root.cache()]
+        self.seed = plan_seed
+        self.known = 0      # the last transaction certainly in it
+        self.tried = 0      # the last one that may be
+        self.lives = 0
+        self.kills = 0
+
+    def pick_cache(self, chance):
+        which = chance.random()
+        if which < 0.15:
+            self.caches[chance.randrange(2)] = self.root.cache()  # an empty one: everything is rebuilt from the log
+        return self.caches[0 if which < 0.6 else 1]
+
+
+def life(root, db, cache, env, count=TRANSACTIONS, kill_after=None):
+    """One process: opens, checks what is there, commits until it is killed or done. Returns True if it was killed."""
+    db.lives += 1
+    worker = Worker(root, env=env)
+    died_in = "start"
+    worker.send("open", uri=uri("app", db.home, cache))
+    worker.send("run", seed=db.seed, count=count)
+    seen = 0
+    try:
+        while True:
+            line = worker.line()
+            if line is None:
+                break
+            if line.get("ok") is False:
+                raise Failure(f"life {db.lives} ({env}) of {db.home} on {cache}: a statement failed while {died_in}: {line}\n"
+                              f"    expected transactions {db.known}..{db.tried}\n{worker.errors()}")
+            if "opened" in line:
+                check(db.known <= line["opened"] <= db.tried,
+                      f"life {db.lives} ({env}): the database holds the transactions 1..{line['opened']}, but {db.known} were acknowledged and {db.tried} begun",
+                      str(db.home), str(cache))
+                db.known = db.tried = line["opened"]
+                died_in = "opened"
+            elif "trying" in line:
+                db.tried = line["trying"]
+                died_in = f"transaction {db.tried}"
+            elif "committed" in line:
+                db.known = line["committed"]
+                died_in = "between transactions"
+                seen += 1
+            elif "done" in line:
+                break
+            if kill_after is not None and seen >= kill_after:
+                os.kill(worker.pid, signal.SIGKILL)
+                kill_after = None
+    finally:
+        done = worker.child.poll() is None and worker.child.stdin is not None
+    if done:
+        worker.child.stdin.close()
+    code = worker.child.wait()
+    worker.forget()
+    check(code in (0, -signal.SIGKILL), f"life {db.lives} ({env}) ended with {code} while {died_in}", worker.errors())
+    worker.log.unlink()
+    return code == -signal.SIGKILL
+
+
+def calibrate(root, plan_seed):
+    """The failpoints that the workload reaches: in a new home, in an old one with the same cache, and from an empty cache."""
+    names = root.path / "failpoints"
+    names.touch()
+    root.give(names)
+    db = Database(root, plan_seed)
+    for cache in (db.caches[0], db.caches[0], db.caches[1]):
+        life(root, db, cache, {"ONEPEN_FAILPOINT_LIST": names}, count=2 * TRANSACTIONS)
+    found = sorted(set(names.read_text().split()))
+    check(len(found) >= 5, "the calibration run reached hardly any failpoint: is this the test build of the extension?", found)
+    return found
+
+
+def verify(root, db):
+    code, out, err = root.onepen("verify", "app", "--home", url(db.home), "--cache-root", str(db.caches[0]))
+    check(code == 0, f"onepen verify ended with {code} after {db.kills} kills in {db.home}", out, err)
+
+
+def test(root):
+    start = seed()
+    chance = random.Random(start)
+    print(f"kill_loop: seed {start}")
+    names = calibrate(root, start)
+    killed_at = collections.Counter()
+    total = lives = verified = transactions = 0
+
+    def finish(db):
+        nonlocal lives, verified, transactions
+        if db is None:
+            return
+        for cache in (db.caches[0], root.cache()):  # what is there is whole, from the warm cache and from nothing
+            check(not life(root, db, cache, {}, count=1), "a life without failpoint was killed")
+        verify(root, db)
+        verified += 1
+        lives += db.lives
+        transactions += db.known
+
+    # Every failpoint once, at its first hit, in a home of its own age: a new one, so that each is certainly reached.
+    for name in names:
+        db = Database(root, chance.getrandbits(32))
+        env = {"ONEPEN_FAILPOINT": f"{name}=kill@1"}
+        reached = False
+        # Some are reached only by opening what exists, by a warm cache, or by an empty one.
+        for cache in (db.caches[0], db.caches[0], db.caches[1]):
+            if life(root, db, cache, env, count=2 * TRANSACTIONS):
+                reached = True
+                db.kills += 1
+                killed_at[name] += 1
+                break
+        check(reached, f"failpoint {name} was reached in the calibration run but not when it was armed")
+        total += 1
+        finish(db)
+
+    goal = total + RANDOM_IN_QUICK if QUICK else max(KILLS, total + RANDOM_IN_QUICK)
+    db = None
+    misses = 0
+    while total < goal:
+        if db is None or db.kills >= KILLS_PER_HOME:
+            finish(db)
+            db = Database(root, chance.getrandbits(32))
+        cache = db.pick_cache(chance)
+        if chance.random() < 0.1:
+            env, after, name = {}, chance.randrange(TRANSACTIONS), "(a random moment)"
+        else:
+            name = chance.choice(names)
+            env, after = {"ONEPEN_FAILPOINT": f"{name}=kill@{min(LATEST_HIT, int(chance.expovariate(0.15)) + 1)}"}, None
+        if life(root, db, cache, env, kill_after=after):
+            db.kills += 1
+            total += 1
+            killed_at[name] += 1
+        else:
+            misses += 1
+            check(misses < 20 * goal, "the failpoints are hardly ever reached")
+    finish(db)
+    print(f"kill_loop: {total} kills at {len(names)} failpoints and at random moments, {lives} lives, {transactions} transactions acknowledged or landed, each whole and once; "
+          f"verify agreed {verified} times ({misses} lives ended before their failpoint)")
+    for name, count in sorted(killed_at.items()):
+        print(f"    {count:4}  {name}")
+
+
+main(test, "kill_loop")
