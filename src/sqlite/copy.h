@@ -22,7 +22,7 @@ namespace onepen::sqlite {
 
 // The database at a boundary between two commits.
 struct CommitState {
-  Offset offset;              // position in the stream just after the commit; empty: nothing yet
+  Offset offset;              // position in the stream just after the commit, or after claims and control records that followed it; empty: nothing yet
   Incarnation incarnation{};  // nil: nothing yet
   std::uint64_t ordinal = 0;  // commits since the beginning of the stream
   std::uint64_t page_sum = 0;
@@ -40,15 +40,19 @@ class Copy : public owner::Fold, public owner::ClaimLog {
  public:
   // Takes the newest unlocked copy or makes another; folds its WAL, checks it against its state. One that does not fit is moved to
   // <cache root>/salvage/<name>/<time>-diverged/ and replaced by an empty one. Errors: unavailable (disk), invalid (newer format).
+  // A follower takes its copy in the same way. Call it while no SQLite connection of this process is on a copy of this database.
   static Result<std::unique_ptr<Copy>> acquire(Runtime& runtime, io::Disk& disk, const CopyPlace& place, const Log& log);
 
-  virtual const std::string& db_path() const = 0;
+  virtual const std::string& db_path() const = 0;  // the file exists once a commit was applied and settled
+  virtual const std::string& folder() const = 0;   // of this copy: db, db-wal, db-shm, state, claims, lock
   virtual const CommitState& state() const = 0;
   virtual std::uint64_t page_hash(std::uint32_t page_number) const = 0;  // 0 beyond the end
-  // The commit whose frame is about to be written locally is in the stream at `next.offset`; hashes: its changed pages (number, new hash).
+  // The commit whose frame is about to be written locally is in the stream at `next.offset`; hashes: its changed pages (number, new hash), each once.
+  // One write of 512 bytes, no sync. From here on state() is `next`: if the frame then cannot be written, poison(). Errors: unavailable (disk);
+  // state_mismatch when next.page_sum is not what the hashes give (a bug of the caller; nothing was written).
   virtual Result<> will_land(const CommitState& next, std::vector<std::pair<std::uint32_t, std::uint64_t>> hashes) = 0;
   virtual Result<> poison(std::string_view why) = 0;  // not to be trusted again: the next acquire moves it aside
-  virtual Result<> close() = 0;                       // after SQLite closed: unlocks
+  virtual Result<> close() = 0;                       // after SQLite closed: unlocks. Idempotent; the destructor does it too
 };
 
 }  // namespace onepen::sqlite
