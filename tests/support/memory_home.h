@@ -49,11 +49,13 @@ class MemoryHome : public core::Home {
   void set_hook(Hook hook);
   // Applies the requests held back by Trouble::late_request, oldest first; answers how many.
   std::size_t deliver_late();
-  // Removes a stream, as an administrator would.
+  // Removes a stream, as an administrator would. It can be made again, by a claim, with another incarnation and a higher epoch.
   void erase(const StreamName&);
+  // Gives a stream a new incarnation without an owner, with the records it has (a restore to its tail).
+  void restore(const StreamName&);
   // Every record that counts, oldest first.
   std::vector<core::Record> records(const StreamName&) const;
-  // A refusal that every data append of this stream gets from now on (a namespace fence, a quota); none: lifted.
+  // A refusal that every data append that would be applied gets from now on (a namespace fence, a quota); none: lifted.
   void refuse_data(const StreamName&, std::optional<Outcome> outcome);
   std::uint64_t calls(Call) const;  // made through this handle
 
