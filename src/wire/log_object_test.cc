@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/checksum.h"
+#include "wire/ready_record.h"
 
 namespace onepen::wire {
 namespace {
@@ -196,6 +197,16 @@ TEST(LogObject, claim_digest_is_of_what_was_asked_not_of_where_it_lies) {
   EXPECT_EQ(claim_digest(o), first);
   o.claim.owner.why = "takeover";
   EXPECT_NE(claim_digest(o), first);
+}
+
+TEST(ReadyRecord, comes_back_and_is_told_from_other_control_records) {
+  EXPECT_EQ(decode_ready(encode_ready("https://b.example:7000")), "https://b.example:7000");
+  EXPECT_EQ(decode_ready(encode_ready("")), "");
+  EXPECT_EQ(decode_ready(as_bytes("something else")), std::nullopt);
+  auto bytes = encode_ready("x");
+  for (std::size_t n = 0; n < bytes.size(); ++n) EXPECT_EQ(decode_ready(ByteView(bytes).first(n)), std::nullopt) << n;
+  bytes.push_back(std::byte{0});
+  EXPECT_EQ(decode_ready(bytes), std::nullopt);
 }
 
 }  // namespace
