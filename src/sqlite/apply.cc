@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/checksum.h"
 #include "base/failpoint.h"
 
 namespace onepen::sqlite {
@@ -16,8 +17,8 @@ std::string tell(const wire::RunningSum& sum) { return fmt::format("{:016x} over
 
 }  // namespace
 
-Applier::Applier(Runtime& runtime, DatabaseFiles files, PageTable table, CommitState state, Remember remember)
-    : runtime_(runtime), files_(std::move(files)), table_(std::move(table)), state_(state), settled_(std::move(state)), remember_(std::move(remember)) {}
+Applier::Applier(DatabaseFiles files, PageTable table, CommitState state, Remember remember)
+    : files_(std::move(files)), table_(std::move(table)), state_(state), settled_(std::move(state)), remember_(std::move(remember)) {}
 
 Result<> Applier::apply(const core::Record& record) {
   if (record.kind == core::RecordKind::data) return apply_part(record);
@@ -76,7 +77,8 @@ Result<> Applier::ensure_batch(std::uint32_t page_size) {
   image_.resize(page_size);
   present_.resize(page_size);
   if (batch_) return {};
-  auto batch = WalWriter::create(files_.batch(), page_size, runtime_.random_u64());
+  // The file is made anew, so its salt need not be random: no older frame can be taken for one of its own.
+  auto batch = WalWriter::create(files_.batch(), page_size, xxh3(as_bytes(state_.offset.text), state_.ordinal));
   if (!batch) return tl::unexpected(batch.error());
   batch_.emplace(std::move(*batch));
   committed_ = batch_->mark();

@@ -14,8 +14,6 @@
 #include <optional>
 #include <unordered_map>
 
-#include "base/log.h"
-#include "base/runtime.h"
 #include "core/home.h"
 #include "sqlite/copy.h"
 #include "sqlite/page_sum.h"
@@ -39,7 +37,7 @@ class Applier {
   using Remember = std::function<Result<>(const CommitState& settled, const CommitState& next)>;
 
   // `table` and `state` describe the database file as it is. A left-over batch file is scrap and written over.
-  Applier(Runtime& runtime, DatabaseFiles files, PageTable table, CommitState state, Remember remember);
+  Applier(DatabaseFiles files, PageTable table, CommitState state, Remember remember);
 
   // The records after position(), in order. Errors: invalid (a damaged part, or data that is no commit), state_mismatch (diverged: the commit's checksum
   // is not the database's), unavailable (disk). After an error only position() of the last settle() holds: make a new Applier.
@@ -78,7 +76,6 @@ class Applier {
   Result<> fold_batch();
   Result<> carry_run_over(WalWriter& old);
 
-  Runtime& runtime_;
   DatabaseFiles files_;
   PageTable table_;
   CommitState state_, settled_;

@@ -159,7 +159,7 @@ Result<> LocalCopy::begin_empty() {
 
 Result<> LocalCopy::begin(PageTable table, CommitState state) {
   if (auto kept = remember(state, state); !kept) return kept;
-  applier_.emplace(runtime_, files_, std::move(table), std::move(state),
+  applier_.emplace(files_, std::move(table), std::move(state),
                    [this](const CommitState& settled, const CommitState& next) { return remember(settled, next); });
   return {};
 }

@@ -10,6 +10,7 @@
 // about to have beside the one it has. After WAL recovery the copy's real page sum equals one of the two, or the copy is not trusted.
 // Thread-safety: none of its own; acquire..settle run on the opening thread, will_land under SQLite's WAL write lock.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -42,6 +43,10 @@ class Copy : public owner::Fold, public owner::ClaimLog {
   // <cache root>/salvage/<name>/<time>-diverged/ and replaced by an empty one. Errors: unavailable (disk), invalid (newer format).
   // A follower takes its copy in the same way. Call it while no SQLite connection of this process is on a copy of this database.
   static Result<std::unique_ptr<Copy>> acquire(Runtime& runtime, io::Disk& disk, const CopyPlace& place, const Log& log);
+
+  // Reads from position() to the tail, applies and settles: how a follower and the command line bring a copy up to date. While no SQLite connection is
+  // on the copy. progress may be empty. Errors: not_found (no such stream), what the home refused, what apply() answers.
+  Result<> catch_up(core::Stream& stream, const std::function<void(const owner::Progress&)>& progress = {});
 
   virtual const std::string& db_path() const = 0;  // the file exists once a commit was applied and settled
   virtual const std::string& folder() const = 0;   // of this copy: db, db-wal, db-shm, state, claims, lock
