@@ -24,6 +24,8 @@ int SimDisk::begin(const std::string& path, std::string_view verb, bool writes) 
   DiskFaults& faults = fs(path).faults;
   const bool slow = world_.random().chance(faults.slow);
   const Nanos wait = slow ? world_.random().between(1, faults.slow_ms) * kMilli : world_.random().between(kFastestMicro, kUsualMicro) * kMicro;
+  if (writes) ++process_.writes;
+  world_.point(process_);
   if (!world_.sleep(wait)) return EIO;
   if (world_.random().chance(faults.eio)) return world_.note("disk.eio", path), EIO;
   if (writes && world_.random().chance(faults.enospc)) return world_.note("disk.enospc", path), ENOSPC;
@@ -32,6 +34,7 @@ int SimDisk::begin(const std::string& path, std::string_view verb, bool writes) 
 }
 
 int SimDisk::end(const std::string&, std::string_view, int code) {
+  world_.point(process_);
   world_.sleep(world_.random().between(kFastestMicro, kUsualMicro) * kMicro);
   return process_.dead ? EIO : code;
 }
@@ -90,10 +93,12 @@ io::DiskResult<> SimDisk::write(const std::string& path, std::string_view verb, 
   const std::uint64_t start = at_end ? here : from;
   code = at.write(path, start, bytes.first(half), author);
   if (code == 0 && half < bytes.size()) {
+    world_.point(process_);
     if (!world_.sleep(world_.random().between(1, 50) * kMicro)) return tl::unexpected(error(EIO, verb, path));
     code = at.write(path, start + half, bytes.subspan(half), author);
   }
   if (code == 0 && sync_it) {
+    world_.point(process_);
     if (!world_.sleep(world_.random().between(kFastestMicro, kUsualMicro) * kMicro)) return tl::unexpected(error(EIO, verb, path));
     code = sync(at, path, false);
   }
@@ -137,6 +142,7 @@ io::DiskResult<> SimDisk::make_folders(const std::string& path) {
     const std::string part = path.substr(0, end);
     code = fs(path).make_folder(part, process_.machine);
     if (code == EEXIST) code = 0;  // synced all the same: whoever made it may not have got that far
+    world_.point(process_);
     if (code == 0 && !world_.sleep(world_.random().between(1, 50) * kMicro)) code = EIO;
     const std::size_t slash = part.find_last_of('/');
     if (code == 0) code = sync(fs(path), slash == 0 ? "/" : part.substr(0, slash), true);

@@ -45,6 +45,8 @@ class SimFs {
   int make_folder(const std::string& path, std::uint32_t author);                                // one level; EEXIST is for the caller
   int list(const std::string& path, const std::string& after, std::size_t limit, std::vector<std::string>& out) const;
 
+  std::function<void(const std::string& name, bool kept)> on_name_at_risk;  // of each unsynced name when the power goes
+  std::function<void()> on_own_found;                                        // a link found the name taken by the same bytes
   void power_loss(std::uint32_t author);  // kEverybody: the machine that holds the disk
   bool unsynced_names(const std::string& folder) const;
   const std::string& name() const { return name_; }

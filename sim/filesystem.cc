@@ -122,7 +122,11 @@ int SimFs::link(const std::string& from, const std::string& to, std::uint32_t au
   std::string leaf;
   Inode* folder = parent_of(to, leaf);
   if (!folder) return ENOENT;
-  if (folder->names.count(leaf) != 0) return EEXIST;
+  const auto taken = folder->names.find(leaf);
+  if (taken != folder->names.end()) {
+    if (on_own_found && inodes_.at(taken->second)->bytes == inodes_.at(id)->bytes) on_own_found();
+    return EEXIST;
+  }
   name_op(*folder, NameOp{next_op_++, author, leaf, {}, id});
   return 0;
 }
@@ -214,9 +218,11 @@ void SimFs::lose_names(Inode& inode, std::uint32_t author, std::uint64_t salt) {
   for (NameOp& op : inode.name_ops) {
     if (author != kEverybody && op.author != author) {
       left.push_back(std::move(op));
-    } else if ((Random(salt ^ op.id).next() & 1) != 0) {
-      apply(inode.durable_names, op);
+      continue;
     }
+    const bool kept = (Random(salt ^ op.id).next() & 1) != 0;
+    if (kept) apply(inode.durable_names, op);
+    if (on_name_at_risk && op.inode != 0) on_name_at_risk(op.name, kept);
   }
   inode.name_ops = std::move(left);
   inode.names = inode.durable_names;

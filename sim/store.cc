@@ -21,6 +21,7 @@ bool Bucket::create(const std::string& key, ByteView bytes) {
 }
 
 bool SimStore::travel() {
+  world_.point(process_);
   const bool slow = world_.random().chance(bucket_.faults.slow);
   return world_.sleep((slow ? world_.random().between(kUsualMs, bucket_.faults.slow_ms) : world_.random().between(kFastestMs, kUsualMs)) * kMilli);
 }
@@ -61,7 +62,8 @@ void SimStore::send_late(const std::string& key, ByteView bytes, Nanos delay, bo
     if (overwrite) {
       bucket.objects[key] = copy;
     } else {
-      bucket.create(key, copy);
+      const bool made = bucket.create(key, copy);
+      if (bucket.on_late) bucket.on_late(made);
     }
   });
 }
@@ -69,6 +71,7 @@ void SimStore::send_late(const std::string& key, ByteView bytes, Nanos delay, bo
 Result<home::PutOutcome> SimStore::put_if_absent(const std::string& key, ByteView bytes) {
   using home::PutOutcome;
   if (process_.dead) return world_.yield(), failed(Outcome::unavailable, "lost its caller at", key);
+  ++process_.writes;
   BucketFaults& faults = bucket_.faults;
   Random& random = world_.random();
   if (random.chance(faults.refused)) {
@@ -88,6 +91,7 @@ Result<home::PutOutcome> SimStore::put_if_absent(const std::string& key, ByteVie
     return PutOutcome::unknown;
   }
   bool made = bucket_.create(key, bytes);
+  if (!made && bucket_.on_own_found && bucket_.objects.at(key) == to_bytes(bytes)) bucket_.on_own_found();
   if (random.chance(faults.twice)) made = bucket_.create(key, bytes);  // the second delivery's answer is the one that comes back
   if (random.chance(faults.lost_answer)) {
     world_.note("bucket.answer_lost", key, made);
@@ -99,6 +103,7 @@ Result<home::PutOutcome> SimStore::put_if_absent(const std::string& key, ByteVie
 }
 
 Result<> SimStore::put(const std::string& key, ByteView bytes) {
+  ++process_.writes;
   if (auto ok = asked(key); !ok) return ok;
   if (world_.random().chance(bucket_.faults.late)) send_late(key, bytes, world_.random().between(1, bucket_.faults.late_ms) * kMilli, true);
   bucket_.objects[key] = to_bytes(bytes);
@@ -122,6 +127,7 @@ Result<std::vector<std::string>> SimStore::list(const std::string& folder, const
 }
 
 Result<> SimStore::erase(const std::string& key) {
+  ++process_.writes;
   if (auto ok = asked(key); !ok) return ok;
   world_.note("bucket.erase", key, bucket_.objects.erase(key));
   return {};

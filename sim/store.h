@@ -24,6 +24,8 @@ class Bucket {
   bool create(const std::string& key, ByteView bytes);  // false: taken
   std::map<std::string, Bytes> objects;
   std::uint32_t on_their_way = 0;  // PUTs still to land
+  std::function<void(bool made)> on_late;   // a held PUT arrived
+  std::function<void()> on_own_found;       // a PUT found its own bytes under the name
   World& world() { return world_; }
 
  private:

@@ -52,6 +52,8 @@ struct Process {
   std::int64_t wall_base_ms = 0;
   Nanos zombie_now = 0;
   std::uint32_t zombie_steps = 0;
+  std::uint32_t strike_in = 0;            // port calls until something happens to it; 0: nothing planned
+  std::uint64_t writes = 0;               // changes asked of any disk or bucket
   std::vector<std::unique_ptr<Task>> tasks;
   std::unique_ptr<Runtime> runtime;
   bool ended() const;                     // no task left
@@ -75,6 +77,12 @@ class World {
   void pause(Process& process, Nanos length);
   void jump_clock(Process& process, Nanos mono, std::int64_t wall_ms);  // mono ≥ 0: a monotonic clock may leap, never go back
   const std::deque<std::unique_ptr<Process>>& processes() const { return processes_; }
+
+  // A place where a process may be struck; the ports call it before and in the middle of their work. `strike` says what happens.
+  void point(Process& process) {
+    if (process.strike_in != 0 && --process.strike_in == 0 && strike && !process.dead) strike(process);
+  }
+  std::function<void(Process&)> strike;
 
   // Inside a fiber. Each returns false at once (after giving others a turn) when the fiber's process is dead.
   bool sleep(Nanos delay);

@@ -1,0 +1,105 @@
+#include "sim/recording_stream.h"
+
+#include <fmt/format.h>
+
+#include "base/checksum.h"
+
+namespace onepen::sim {
+namespace {
+std::uint64_t as_number(const core::Refusal& refusal) { return static_cast<std::uint64_t>(refusal.outcome); }
+}  // namespace
+
+core::Answer<core::StreamStat> RecordingStream::stat() {
+  const Offset at_least = history_.newest_acknowledged;
+  const Epoch epoch_at_least = history_.newest_answered_claim;
+  auto answer = under_->stat();
+  if (process_.dead) return answer;
+  if (!answer) {
+    history_.world.note("stat.refused", answer.error().message, as_number(answer.error()));
+    return answer;
+  }
+  history_.world.note("stat", answer->tail.text, answer->epoch.value, answer->last_sequence.value);
+  history_.saw_epoch(process_.name, answer->incarnation, answer->epoch, answer->claim_id);
+  if (answer->tail < at_least || answer->epoch < epoch_at_least) {
+    history_.violated("I8", fmt::format("stat by {} said tail '{}', epoch {}, but '{}' and {} were answered before it began", process_.name,
+                                        answer->tail.text, answer->epoch.value, at_least.text, epoch_at_least.value));
+  }
+  return answer;
+}
+
+core::Answer<core::ClaimReceipt> RecordingStream::claim(const core::ClaimRequest& request) {
+  if (!process_.dead && history_.written_ahead.count(request.claim_id) == 0) {
+    history_.violated("I5", fmt::format("{} sends the claim of epoch {} before it is in its claim log", process_.name, request.epoch.value));
+  }
+  if (!process_.dead) history_.claims_sent.push_back(ClaimSent{process_.name, request.epoch, request.claim_id, request.over, request.if_tail});
+  auto answer = under_->claim(request);
+  if (process_.dead) return answer;
+  if (!answer) {
+    const Outcome outcome = answer.error().outcome;
+    history_.world.note("claim.refused", answer.error().message, as_number(answer.error()), request.epoch.value);
+    if (outcome == Outcome::epoch_closed) history_.sometimes.reached(request.over ? Sometime::claim_base_lost : Sometime::claim_lost_to_claim);
+    if (outcome == Outcome::unknown) history_.sometimes.reached(Sometime::claim_unknown);
+    return answer;
+  }
+  history_.world.note("claimed", answer->offset.text, answer->epoch.value, answer->closed_sequence.value);
+  history_.saw_epoch(process_.name, answer->incarnation, answer->epoch, answer->claim_id);
+  if (answer->claim_id == request.claim_id) {
+    history_.claims.push_back(ClaimSeen{process_.name, *answer});
+    history_.newest_answered_claim = std::max(history_.newest_answered_claim, answer->epoch);
+    history_.newest_acknowledged = std::max(history_.newest_acknowledged, answer->offset);
+    if (answer->closed_epoch.value != 0) history_.sometimes.reached(Sometime::took_over);
+  }
+  return answer;
+}
+
+void RecordingStream::applied(const core::AppendBatch& batch, const core::AppendReceipt& receipt) {
+  history_.appends.push_back(AppendSeen{process_.name, batch, receipt.offsets});
+  for (const Offset& offset : receipt.offsets) history_.newest_acknowledged = std::max(history_.newest_acknowledged, offset);
+  history_.saw_epoch(process_.name, batch.incarnation, batch.epoch, batch.claim_id);
+  if (batch.appends.size() > 1) history_.sometimes.reached(Sometime::several_in_one_object);
+}
+
+core::Answer<core::AppendReceipt> RecordingStream::append(const core::AppendBatch& batch) {
+  const bool first = sent_.insert(batch.attempt).second;
+  history_.world.note("append.send", {}, batch.epoch.value, batch.first.value);
+  if (!first) {  // whatever the first attempt was told, this one may land
+    for (const core::Append& a : batch.appends) history_.refused_first.erase(digest_of(a.payload).value);
+  }
+  auto answer = under_->append(batch);
+  if (process_.dead) return answer;
+  if (answer) {
+    history_.world.note("append.applied", answer->offsets.empty() ? std::string_view() : std::string_view(answer->offsets.back().text), batch.epoch.value,
+                        batch.first.value);
+    applied(batch, *answer);
+    return answer;
+  }
+  const core::Refusal& refusal = answer.error();
+  history_.world.note("append.refused", refusal.message, as_number(refusal), batch.first.value);
+  if (refusal.outcome == Outcome::cloned) history_.sometimes.reached(Sometime::cloned_seen);
+  if (refusal.outcome == Outcome::unavailable) history_.sometimes.reached(Sometime::disk_failed);
+  if (first && refusal.outcome != Outcome::unknown && refusal.outcome != Outcome::cloned && refusal.applied == core::Applied::no) {
+    for (const core::Append& a : batch.appends) history_.refused_first.insert(digest_of(a.payload).value);
+  }
+  return answer;
+}
+
+core::Answer<core::ReadResult> RecordingStream::read(const Offset& from, const core::ReadLimit& limit) {
+  const Offset at_least = history_.newest_acknowledged;
+  auto answer = under_->read(from, limit);
+  if (process_.dead) return answer;
+  if (!answer) {
+    history_.world.note("read.refused", answer.error().message, as_number(answer.error()));
+    return answer;
+  }
+  history_.world.note("read", from.text, answer->records.size(), answer->up_to_date);
+  for (const core::Record& record : answer->records) history_.saw_record(process_.name, record);
+  if (answer->up_to_date && answer->next < at_least) {
+    history_.violated("I8", fmt::format("a read by {} said it was up to date at '{}', but '{}' was answered before it began", process_.name,
+                                        answer->next.text, at_least.text));
+  }
+  return answer;
+}
+
+core::Answer<bool> RecordingStream::wait(const Offset& from, Instant deadline) { return under_->wait(from, deadline); }
+
+}  // namespace onepen::sim

@@ -1,0 +1,32 @@
+// A core::Stream that writes down what its caller was told, and checks at once what can be told at once: currency of reads (I8), claims written ahead.
+#pragma once
+#include <memory>
+
+#include "core/home.h"
+#include "sim/history.h"
+
+namespace onepen::sim {
+
+class RecordingStream : public core::Stream {
+ public:
+  RecordingStream(History& history, Process& process, std::unique_ptr<core::Stream> under)
+      : history_(history), process_(process), under_(std::move(under)) {}
+  const StreamName& name() const override { return under_->name(); }
+  core::Answer<core::StreamStat> stat() override;
+  core::Answer<core::ClaimReceipt> claim(const core::ClaimRequest& request) override;
+  core::Answer<core::AppendReceipt> append(const core::AppendBatch& batch) override;
+  core::Answer<core::ReadResult> read(const Offset& from, const core::ReadLimit& limit) override;
+  core::Answer<bool> wait(const Offset& from, Instant deadline) override;
+  core::Answer<bool> beat(const std::string& liveness, ByteView content) override { return under_->beat(liveness, content); }
+  core::Answer<std::optional<Bytes>> pulse(const std::string& liveness) override { return under_->pulse(liveness); }
+
+ private:
+  void applied(const core::AppendBatch& batch, const core::AppendReceipt& receipt);
+
+  History& history_;
+  Process& process_;
+  std::unique_ptr<core::Stream> under_;
+  std::set<PutId> sent_;  // attempts sent before: a refusal of a later one says nothing about the first
+};
+
+}  // namespace onepen::sim
