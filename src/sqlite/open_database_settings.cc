@@ -1,0 +1,119 @@
+#include "sqlite/open_database_settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+
+#include "wire/commit_frame.h"
+
+namespace onepen::sqlite {
+namespace {
+
+// Ours, then SQLite's own. Others are refused: a typing error in `takeover` must not open a database that takes over.
+constexpr std::array kOurs = {"home", "takeover", "notice_within", "commit_timeout", "page_size", "owner", "cache_root", "durability", "offline", "reads"};
+constexpr std::array kSqlites = {"vfs", "mode", "cache", "psow", "modeof", "nolock", "immutable", "readonly_shm"};
+constexpr std::chrono::milliseconds kLongest{std::chrono::hours(24)};
+
+tl::unexpected<Error> invalid(std::string message) { return tl::unexpected(Error{Outcome::invalid, std::move(message), std::nullopt}); }
+
+std::optional<std::string> environment(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return std::string(value);
+}
+
+std::optional<std::uint64_t> read_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+
+Result<> read_duration_into(const Parameter& parameter, std::string_view key, std::chrono::milliseconds& out) {
+  const auto text = parameter(key);
+  if (!text) return {};
+  const auto value = read_duration(*text);
+  if (!value || value->count() < 1 || *value > kLongest) return invalid(fmt::format("{}='{}' is no time: write 250ms, 30s or 2m (1ms to 24h).", key, *text));
+  out = *value;
+  return {};
+}
+
+// A parameter that has exactly one supported value so far.
+Result<> only(const Parameter& parameter, std::string_view key, std::string_view value) {
+  const auto text = parameter(key);
+  if (text && *text != value) return invalid(fmt::format("{}='{}' is not supported: the supported value is {}={}.", key, *text, key, value));
+  return {};
+}
+
+Result<> read_choices(const Parameter& parameter, OpenSettings& settings) {
+  if (const auto text = parameter("takeover")) {
+    if (*text == "always") settings.takeover = owner::TakeoverMode::always;
+    else if (*text == "if-dead") settings.takeover = owner::TakeoverMode::if_dead;
+    else if (*text == "never") settings.takeover = owner::TakeoverMode::never;
+    else return invalid(fmt::format("takeover='{}' is not known: write takeover=always, takeover=if-dead or takeover=never.", *text));
+  }
+  if (const auto text = parameter("reads")) {
+    if (*text == "confirmed") settings.confirm_reads = true;
+    else if (*text != "local") return invalid(fmt::format("reads='{}' is not known: write reads=local (the default) or reads=confirmed.", *text));
+  }
+  if (const auto text = parameter("page_size")) {
+    const auto number = read_number(*text);
+    if (!number || *number > wire::kMaxPageSize || !wire::valid_page_size(static_cast<std::uint32_t>(*number)))
+      return invalid(fmt::format("page_size='{}' is no page size: write a power of two from 512 to 65536.", *text));
+    settings.page_size = static_cast<std::uint32_t>(*number);
+  }
+  if (const auto text = parameter("mode")) settings.follower = *text == "ro";
+  if (const auto done = only(parameter, "durability", "replicated"); !done) return done;
+  if (const auto done = only(parameter, "offline", "0"); !done) return done;
+  if (const auto done = only(parameter, "nolock", "0"); !done) return done;
+  if (const auto done = only(parameter, "immutable", "0"); !done) return done;
+  if (const auto done = read_duration_into(parameter, "notice_within", settings.notice_within); !done) return done;
+  return read_duration_into(parameter, "commit_timeout", settings.commit_timeout);
+}
+
+}  // namespace
+
+std::optional<std::chrono::milliseconds> read_duration(std::string_view text) {
+  std::uint64_t unit = 1;
+  if (text.ends_with("ms")) text.remove_suffix(2);
+  else if (text.ends_with("s")) text.remove_suffix(1), unit = 1'000;
+  else if (text.ends_with("m")) text.remove_suffix(1), unit = 60'000;
+  const auto number = read_number(text);
+  if (!number || *number > static_cast<std::uint64_t>(kLongest.count()) * 2 / unit) return std::nullopt;
+  return std::chrono::milliseconds(static_cast<std::int64_t>(*number * unit));
+}
+
+std::string default_cache_root() {
+  if (auto root = environment("ONEPEN_CACHE")) return *root;
+  if (auto home = environment("HOME")) return *home + "/.cache/onepen";
+  return {};
+}
+
+Result<OpenSettings> read_settings(std::string_view filename, const Parameter& parameter, const std::vector<std::string>& keys, const std::string& default_home) {
+  const auto known = [](std::string_view key) {
+    return std::find(kOurs.begin(), kOurs.end(), key) != kOurs.end() || std::find(kSqlites.begin(), kSqlites.end(), key) != kSqlites.end();
+  };
+  for (const std::string& key : keys) {
+    if (!known(key)) return invalid(fmt::format("Unknown parameter '{}' in the name of the database. Known ones: {}, and SQLite's mode.", key, fmt::join(kOurs, ", ")));
+  }
+  OpenSettings settings;
+  settings.home_url = parameter("home").value_or(default_home.empty() ? environment("ONEPEN_HOME_URL").value_or("") : default_home);
+  if (settings.home_url.empty())
+    return invalid(fmt::format("No home for '{}': write file:{}?vfs=onepen&home=file:///path, call onepen_use('file:///path'), or set ONEPEN_HOME_URL.", filename, filename));
+  if (filename.ends_with(kOwnSuffix)) filename.remove_suffix(kOwnSuffix.size());
+  auto name = StreamName::parse(filename);
+  if (!name) return tl::unexpected(name.error());
+  settings.name = *name;
+  settings.cache_root = parameter("cache_root").value_or(default_cache_root());
+  if (settings.cache_root.empty() || settings.cache_root.front() != '/')
+    return invalid(fmt::format("The folder for local copies must be an absolute path, not '{}': set ONEPEN_CACHE or cache_root=/path.", settings.cache_root));
+  settings.owner_name = parameter("owner").value_or("");
+  if (settings.owner_name.size() > 256) return invalid("owner= is longer than 256 bytes.");
+  if (const auto done = read_choices(parameter, settings); !done) return tl::unexpected(done.error());
+  return settings;
+}
+
+}  // namespace onepen::sqlite

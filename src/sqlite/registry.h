@@ -1,0 +1,57 @@
+// The open databases of this process. All connections to one database share one OpenDatabase: one copy, one owner, one capture.
+//
+// An extension has no main() that could hold this, and SQLite's VFS is per process too: the one place of process-wide state. It is never destroyed (a host
+// may exit with connections open, and its other threads may still be inside SQLite then); the copies' locks end with the process.
+// Thread-safe. Opening the same database twice at once waits for the first; different databases open side by side.
+#pragma once
+#include <sys/types.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "sqlite/open_database.h"
+
+namespace onepen::sqlite {
+
+class Registry {
+ public:
+  explicit Registry(Environment environment);
+
+  // xFullPathname: the path of the local copy's database file; acquires the copy when this process does not have the database open (or only a reset one:
+  // opening again is how a program says that it means to take it back).
+  Result<std::string> path_for(const OpenSettings& settings);
+  // xOpen of that path: starts it when it is new. Nothing when the path is none of ours. Each attach is paid back with one detach.
+  struct Attached {
+    std::shared_ptr<OpenDatabase> database;  // null: not ours
+    std::optional<Error> error;
+  };
+  Attached attach(const std::string& path, bool read_only, bool create);
+  void detach(const std::shared_ptr<OpenDatabase>& database);
+  bool ours(const std::string& path);
+
+  void set_default_home(std::string url);
+  std::string default_home();
+  // A forked child has the memory but not the threads of the process that opened.
+  bool forked() const;
+  const Environment& environment() const { return environment_; }
+
+ private:
+  struct Entry {
+    std::shared_ptr<OpenDatabase> database;
+    int connections = 0;
+  };
+  std::shared_ptr<std::mutex> gate(const std::string& key);
+  std::shared_ptr<OpenDatabase> find(const OpenSettings& settings);
+
+  const Environment environment_;
+  const pid_t pid_;
+  std::mutex mutex_;  // guards what follows; never held while something is opened
+  std::vector<Entry> entries_;
+  std::map<std::string, std::shared_ptr<std::mutex>> gates_;  // held while a database is opened; a host's real threads wait here (the simulator has no SQLite)
+  std::string default_home_;
+};
+
+}  // namespace onepen::sqlite

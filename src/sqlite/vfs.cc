@@ -1,0 +1,203 @@
+#include "sqlite/vfs.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "sqlite/messages.h"
+
+namespace onepen::sqlite {
+namespace {
+
+// SQLite gives one pointer per VFS and calls it from any thread: the one place of process-wide state, never destroyed (registry.h).
+struct Process {
+  sqlite3_vfs* root = nullptr;
+  sqlite3_vfs vfs{};
+  Registry* registry = nullptr;
+  std::mutex mutex;
+  std::vector<MainFile*> files;
+};
+Process& process() {
+  static auto* const instance = new Process;
+  return *instance;
+}
+sqlite3_vfs* root() { return process().root; }
+
+// The platform's file begins here, behind our object.
+template <class Ours>
+constexpr std::size_t kRealAt = (sizeof(Ours) + 15) / 16 * 16;
+template <class Ours>
+sqlite3_file* real_behind(sqlite3_file* file) {
+  return reinterpret_cast<sqlite3_file*>(reinterpret_cast<std::byte*>(file) + kRealAt<Ours>);
+}
+
+int code_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::unavailable:
+    case Outcome::unknown:
+    case Outcome::invalid:
+    case Outcome::not_found:
+    case Outcome::gone:
+    case Outcome::state_mismatch: return SQLITE_CANTOPEN;
+    default: return SQLITE_AUTH;
+  }
+}
+
+bool is_ours(const char* name) {
+  if (sqlite3_uri_parameter(name, "home") != nullptr) return true;
+  const char* vfs = sqlite3_uri_parameter(name, "vfs");
+  return (vfs != nullptr && std::strcmp(vfs, kVfsName) == 0) || std::string_view(name).ends_with(kOwnSuffix);
+}
+
+Result<OpenSettings> settings_of(const char* name) {
+  std::vector<std::string> keys;
+  for (int i = 0; const char* key = sqlite3_uri_key(name, i); ++i) keys.emplace_back(key);
+  const auto parameter = [&](std::string_view key) -> std::optional<std::string> {
+    const char* value = sqlite3_uri_parameter(name, std::string(key).c_str());
+    if (value == nullptr) return std::nullopt;
+    return std::string(value);
+  };
+  return read_settings(name, parameter, keys, process_registry()->default_home());
+}
+
+int full_pathname(const char* name, int size, char* out) {
+  if (!is_ours(name)) return root()->xFullPathname(root(), name, size, out);
+  Registry& registry = *process_registry();
+  if (registry.forked()) return refuse_with(SQLITE_CANTOPEN, forked_sentence());
+  const auto settings = settings_of(name);
+  if (!settings) return refuse_with(code_of(settings.error().outcome), settings.error().message);
+  const auto path = registry.path_for(*settings);
+  if (!path) return refuse_with(code_of(path.error().outcome), path.error().message);
+  // SQLite appends "-journal" and must keep within mxPathname.
+  if (path->size() + 9 > static_cast<std::size_t>(std::min(size, root()->mxPathname)))
+    return refuse_with(SQLITE_CANTOPEN, "The path of the local copy is too long for SQLite: " + *path + ". Choose a shorter cache_root or ONEPEN_CACHE.");
+  std::memcpy(out, path->c_str(), path->size() + 1);
+  return SQLITE_OK;
+}
+
+int open_main(const char* name, sqlite3_file* file, int flags, int* out_flags) {
+  Registry& registry = *process_registry();
+  const bool read_only = (flags & SQLITE_OPEN_READONLY) != 0;
+  auto attached = registry.attach(name, read_only, (flags & SQLITE_OPEN_CREATE) != 0);
+  if (attached.error) return refuse_with(code_of(attached.error->outcome), attached.error->message);
+  if (!attached.database) return root()->xOpen(root(), name, file, flags, out_flags);
+  sqlite3_file* real = real_behind<MainFile>(file);
+  std::memset(static_cast<void*>(real), 0, static_cast<std::size_t>(root()->szOsFile));
+  // The copy's file is there by now; the platform VFS need not make it.
+  const int rc = root()->xOpen(root(), name, real, flags & ~SQLITE_OPEN_CREATE, out_flags);
+  if (rc != SQLITE_OK) {
+    if (real->pMethods != nullptr) real->pMethods->xClose(real);
+    const std::string path = name;
+    registry.detach(attached.database);
+    return refuse_with(rc, "The local copy " + path + " could not be opened.");
+  }
+  remember_main_file(new (file) MainFile(real, name, registry, std::move(attached.database), read_only));
+  return SQLITE_OK;
+}
+
+int open_wal(MainFile* main, const char* name, sqlite3_file* file, int flags, int* out_flags) {
+  sqlite3_file* real = real_behind<WalFile>(file);
+  std::memset(static_cast<void*>(real), 0, static_cast<std::size_t>(root()->szOsFile));
+  const int rc = root()->xOpen(root(), name, real, flags, out_flags);
+  if (rc != SQLITE_OK) {
+    if (real->pMethods != nullptr) real->pMethods->xClose(real);
+    return rc;
+  }
+  new (file) WalFile(real, main);
+  return SQLITE_OK;
+}
+
+int open_file(const char* name, sqlite3_file* file, int flags, int* out_flags) {
+  file->pMethods = nullptr;
+  if (name == nullptr) return root()->xOpen(root(), name, file, flags, out_flags);
+  if ((flags & SQLITE_OPEN_MAIN_DB) != 0) {
+    if (!process_registry()->ours(name)) return root()->xOpen(root(), name, file, flags, out_flags);
+    if (process_registry()->forked()) return refuse_with(SQLITE_CANTOPEN, forked_sentence());
+    return open_main(name, file, flags, out_flags);
+  }
+  if ((flags & (SQLITE_OPEN_WAL | SQLITE_OPEN_MAIN_JOURNAL)) != 0) {
+    if (MainFile* main = find_main_file(sqlite3_filename_database(name))) {
+      if ((flags & SQLITE_OPEN_WAL) != 0) return open_wal(main, name, file, flags, out_flags);
+      return refuse("A rollback journal is refused: Onepen captures commits from the WAL, so its databases stay in journal_mode=wal.");
+    }
+  }
+  return root()->xOpen(root(), name, file, flags, out_flags);
+}
+
+template <class Body>
+int guarded(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    return SQLITE_NOMEM;
+  }
+}
+
+void fill(sqlite3_vfs& vfs) {
+  // What we do not stand before is the platform's own function. They take their own VFS as argument; ours passes for it, since none of them looks into
+  // what we changed but through pAppData, which is copied.
+  vfs = *root();
+  vfs.pNext = nullptr;
+  vfs.zName = kVfsName;
+  vfs.szOsFile = static_cast<int>(std::max(kRealAt<MainFile>, kRealAt<WalFile>)) + root()->szOsFile;
+  vfs.xOpen = [](sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out) { return guarded([&] { return open_file(name, file, flags, out); }); };
+  vfs.xFullPathname = [](sqlite3_vfs*, const char* name, int size, char* out) { return guarded([&] { return full_pathname(name, size, out); }); };
+  vfs.xDelete = [](sqlite3_vfs*, const char* name, int sync) { return root()->xDelete(root(), name, sync); };
+  vfs.xAccess = [](sqlite3_vfs*, const char* name, int flags, int* result) { return root()->xAccess(root(), name, flags, result); };
+  vfs.xDlOpen = [](sqlite3_vfs*, const char* name) { return root()->xDlOpen(root(), name); };
+  vfs.xDlError = [](sqlite3_vfs*, int size, char* out) { root()->xDlError(root(), size, out); };
+  vfs.xDlSym = [](sqlite3_vfs*, void* library, const char* symbol) { return root()->xDlSym(root(), library, symbol); };
+  vfs.xDlClose = [](sqlite3_vfs*, void* library) { root()->xDlClose(root(), library); };
+  vfs.xRandomness = [](sqlite3_vfs*, int size, char* out) { return root()->xRandomness(root(), size, out); };
+  vfs.xSleep = [](sqlite3_vfs*, int us) { return root()->xSleep(root(), us); };
+  vfs.xCurrentTime = [](sqlite3_vfs*, double* time) { return root()->xCurrentTime(root(), time); };
+  vfs.xGetLastError = [](sqlite3_vfs*, int size, char* out) { return root()->xGetLastError != nullptr ? root()->xGetLastError(root(), size, out) : 0; };
+  if (vfs.iVersion >= 2 && root()->xCurrentTimeInt64 != nullptr)
+    vfs.xCurrentTimeInt64 = [](sqlite3_vfs*, sqlite3_int64* time) { return root()->xCurrentTimeInt64(root(), time); };
+  if (vfs.iVersion > 2) vfs.iVersion = 2;  // xSetSystemCall stays the platform's own business
+}
+
+}  // namespace
+
+int register_vfs(const Environment& environment) {
+  Process& p = process();
+  {
+    const std::lock_guard lock(p.mutex);
+    if (p.registry != nullptr) return SQLITE_OK;
+    p.root = sqlite3_vfs_find(nullptr);
+    if (p.root == nullptr) return SQLITE_ERROR;
+    fill(p.vfs);
+    p.registry = new Registry(environment);
+  }
+  return sqlite3_vfs_register(&p.vfs, 0);
+}
+
+Registry* process_registry() {
+  const std::lock_guard lock(process().mutex);
+  return process().registry;
+}
+
+int use_home(std::string url) {
+  process_registry()->set_default_home(std::move(url));
+  return sqlite3_vfs_register(&process().vfs, 1);
+}
+
+void remember_main_file(MainFile* file) {
+  const std::lock_guard lock(process().mutex);
+  process().files.push_back(file);
+}
+
+void forget_main_file(MainFile* file) {
+  const std::lock_guard lock(process().mutex);
+  std::erase(process().files, file);
+}
+
+MainFile* find_main_file(const char* name) {
+  const std::lock_guard lock(process().mutex);
+  for (MainFile* file : process().files) {
+    if (file->name() == name) return file;
+  }
+  return nullptr;
+}
+
+}  // namespace onepen::sqlite

@@ -1,0 +1,92 @@
+// The two files of a database that we stand before: the database file (locks, wal-index, pragmas) and its WAL (frames). Everything else goes straight to
+// the platform VFS. Layout of an sqlite3_file of ours: our object, then the platform's file behind it in the same allocation.
+//
+// io_methods version 2: without xFetch SQLite maps no memory, so every read and write passes here.
+// Thread-safety: as SQLite's files, one thread at a time each. No exception leaves a method.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <optional>
+
+#include "sqlite/api.h"
+#include "sqlite/capture.h"
+#include "sqlite/capture_watch.h"
+#include "sqlite/registry.h"
+
+namespace onepen::sqlite {
+
+// sqlite3_file_control with this number on a database of ours fills an OpenDatabase*: how our SQL functions find it, through any VFS above us.
+inline constexpr int kDatabaseOp = 1'330'529'617;
+
+class MainFile : public sqlite3_file {
+ public:
+  // `real`: opened; in the memory right behind. `name`: as given to xOpen, alive as long as the file.
+  MainFile(sqlite3_file* real, const char* name, Registry& registry, std::shared_ptr<OpenDatabase> database, bool read_only);
+  static const sqlite3_io_methods kMethods;
+
+  sqlite3_file* real() const { return real_; }
+  const char* name() const { return name_; }
+  OpenDatabase& database() { return *database_; }
+  Registry& registry() { return registry_; }
+  CaptureWatch& watch() { return database_->watch(); }
+  bool landed() const { return landed_; }  // a commit of this connection landed and its write lock is not released yet
+  void note_landed();
+  bool take_sync_after_commit() { return std::exchange(sync_expected_, false); }
+  bool interrupted();
+
+  int shm_lock(int offset, int n, int flags);
+  int sync(int flags);
+  int write(const void* bytes, int size, sqlite3_int64 offset);
+  int lock(int level);
+  int control(int op, void* argument);
+  int unmap_index(int remove);
+  int close();
+  // A sync of the copy failed: what the kernel still has of it is not known.
+  int sync_failed(int rc);
+
+ private:
+  std::optional<WalIndexHeader> read_index();
+  int refuse_begin(const Reset& reset);
+  int begin_read(int offset, int n, int flags);
+  int take_write_lock(int offset, int n, int flags);
+  void release_write_lock();
+  int pragma(char** argument);
+
+  sqlite3_file* real_;
+  const char* name_;
+  Registry& registry_;
+  std::shared_ptr<OpenDatabase> database_;
+  sqlite3** connection_ = nullptr;  // SQLITE_FCNTL_PDB
+  const bool read_only_;
+  bool write_locked_ = false, landed_ = false, sync_expected_ = false;
+};
+
+class WalFile : public sqlite3_file, private CommitFiles {
+ public:
+  WalFile(sqlite3_file* real, MainFile* main);
+  static const sqlite3_io_methods kMethods;
+
+  sqlite3_file* real() const { return real_; }
+  int read(void* bytes, int size, sqlite3_int64 offset);
+  int write(const void* bytes, int size, sqlite3_int64 offset);
+  int truncate(sqlite3_int64 size);
+  int sync(int flags);
+
+ private:
+  int write_captured(const std::uint8_t* bytes, int size, sqlite3_int64 offset);
+  int after_commit(int rc, const char* what);
+  int read_slot(WalSlot slot, std::span<std::byte> image) override;
+  int read_database_page(std::uint32_t number, std::span<std::byte> image) override;
+  int reserve(WalSlot slot, std::span<const std::byte> image) override;
+  int write_frame_header(WalSlot slot, std::span<const std::uint8_t> header) override;
+  bool interrupted() override { return main_->interrupted(); }
+
+  sqlite3_file* real_;
+  MainFile* main_;
+  std::optional<CommitFrameHeader> held_;
+};
+
+std::string forked_sentence();
+void forget_main_file(MainFile* file);  // vfs.h
+
+}  // namespace onepen::sqlite

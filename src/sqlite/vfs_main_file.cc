@@ -1,0 +1,238 @@
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/failpoint.h"
+#include "sqlite/messages.h"
+#include "sqlite/vfs_file.h"
+
+namespace onepen::sqlite {
+namespace {
+
+// Slots of the wal-index locks (wal.c): 0 write, 1 checkpoint, 2 recover, 3..7 read marks.
+constexpr int kWriteLock = 0, kCheckpointLock = 1, kFirstReadMark = 3;
+constexpr int kIndexRegionBytes = 32768;
+
+MainFile* self(sqlite3_file* file) { return static_cast<MainFile*>(file); }
+
+// No exception leaves a VFS method: SQLite is C.
+template <class Body>
+int guarded(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    return SQLITE_NOMEM;
+  }
+}
+
+bool covers(int offset, int n, int slot) { return offset <= slot && slot < offset + n; }
+
+}  // namespace
+
+std::string forked_sentence() {
+  return "This process was made by fork() from the one that opened the database; an owner cannot be shared. Open the database after fork(), in the child.";
+}
+
+MainFile::MainFile(sqlite3_file* real, const char* name, Registry& registry, std::shared_ptr<OpenDatabase> database, bool read_only)
+    : sqlite3_file{&kMethods}, real_(real), name_(name), registry_(registry), database_(std::move(database)), read_only_(read_only) {}
+
+void MainFile::note_landed() {
+  landed_ = true;
+  sync_expected_ = true;
+  database_->note_committed();
+}
+
+// sqlite3_is_interrupted() came with 3.41; parsing a blank tells as well: the parser looks at the flag at every blank and runs no statement.
+bool MainFile::interrupted() {
+  if (connection_ == nullptr || *connection_ == nullptr) return false;
+  sqlite3_stmt* none = nullptr;
+  const int rc = sqlite3_prepare_v2(*connection_, " ", 1, &none, nullptr);
+  sqlite3_finalize(none);
+  return rc == SQLITE_INTERRUPT;
+}
+
+std::optional<WalIndexHeader> MainFile::read_index() {
+  void volatile* region = nullptr;
+  if (real_->pMethods->xShmMap(real_, 0, kIndexRegionBytes, 0, &region) != SQLITE_OK || region == nullptr) return std::nullopt;
+  real_->pMethods->xShmBarrier(real_);
+  WalIndexHeader header;
+  std::memcpy(header.data(), const_cast<const void*>(region), header.size());
+  return header;
+}
+
+int MainFile::refuse_begin(const Reset& reset) { return refuse(reset.message + " Nothing of this statement was written anywhere."); }
+
+int MainFile::begin_read(int offset, int n, int flags) {
+  if (const auto reset = database_->current_reset()) return refuse_begin(*reset);  // I7
+  const int rc = real_->pMethods->xShmLock(real_, offset, n, flags);
+  if (rc != SQLITE_OK || !database_->settings().confirm_reads || database_->follower()) return rc;
+  // I8: confirmed by the home after the read began; the lock above is the beginning.
+  const auto confirmed = database_->confirm(database_->settings().commit_timeout);
+  if (confirmed) return SQLITE_OK;
+  real_->pMethods->xShmLock(real_, offset, n, SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED);
+  return refuse(confirmed.error().message);
+}
+
+int MainFile::take_write_lock(int offset, int n, int flags) {
+  if (const auto reset = database_->current_reset()) return refuse_begin(*reset);  // I7
+  const int rc = real_->pMethods->xShmLock(real_, offset, n, flags);
+  if (rc != SQLITE_OK || database_->follower()) return rc;
+  const auto header = read_index();
+  if (!watch().taken(header)) {
+    real_->pMethods->xShmLock(real_, offset, n, SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE);
+    std::string sentence = fmt::format(
+        "The local copy {} was written by something else than Onepen in this process. Those writes are not in the stream; nothing more is written from here. Open the database again: a "
+        "fresh copy is made and this one is kept as salvage.",
+        database_->path());
+    database_->poison("foreign write");
+    database_->reset(ResetKind::diverged, sentence);
+    return refuse(std::move(sentence));
+  }
+  write_locked_ = true;
+  database_->capture().frames().begin(header && initialised(*header) ? frame_count(*header) : 0);
+  return SQLITE_OK;
+}
+
+void MainFile::release_write_lock() {
+  write_locked_ = landed_ = sync_expected_ = false;
+  if (watch().releasing(read_index())) return;
+  std::string sentence = fmt::format("The local copy {} held transactions in its WAL that are not in the stream. Open the database again: a fresh copy is made.", database_->path());
+  database_->poison("foreign WAL");
+  database_->reset(ResetKind::diverged, std::move(sentence));
+}
+
+int MainFile::shm_lock(int offset, int n, int flags) {
+  if ((flags & SQLITE_SHM_LOCK) == 0) {  // what is held can always be given back
+    if (write_locked_ && (flags & SQLITE_SHM_EXCLUSIVE) != 0 && covers(offset, n, kWriteLock)) release_write_lock();
+    return real_->pMethods->xShmLock(real_, offset, n, flags);
+  }
+  if (registry_.forked()) return refuse(forked_sentence());
+  if ((flags & SQLITE_SHM_SHARED) != 0 && offset >= kFirstReadMark) return begin_read(offset, n, flags);
+  if ((flags & SQLITE_SHM_EXCLUSIVE) != 0 && covers(offset, n, kWriteLock)) return take_write_lock(offset, n, flags);
+  if ((flags & SQLITE_SHM_EXCLUSIVE) != 0 && covers(offset, n, kCheckpointLock)) {
+    if (const auto reset = database_->current_reset()) return refuse_begin(*reset);
+  }
+  return real_->pMethods->xShmLock(real_, offset, n, flags);
+}
+
+int MainFile::sync_failed(int rc) {
+  std::string sentence = fmt::format(
+      "Syncing the local copy {} failed (SQLite code {}): what the disk holds of it is not known. Every acknowledged transaction is in the stream: open the database again.", database_->path(), rc);
+  database_->poison("sync failed");
+  database_->reset(ResetKind::broken, sentence);
+  refuse_with(rc, std::move(sentence));
+  return rc;
+}
+
+int MainFile::sync(int flags) {
+  if (registry_.forked()) return refuse(forked_sentence());
+  const int rc = ONEPEN_FAILPOINT("capture.database_sync") ? SQLITE_IOERR_FSYNC : real_->pMethods->xSync(real_, flags);
+  return rc == SQLITE_OK ? rc : sync_failed(rc);
+}
+
+// Only checkpoints write to the database file of a WAL database; those of a poisoned copy would only spread the damage.
+int MainFile::write(const void* bytes, int size, sqlite3_int64 offset) {
+  if (registry_.forked()) return refuse(forked_sentence());
+  if (database_->poisoned()) return SQLITE_AUTH;
+  return real_->pMethods->xWrite(real_, bytes, size, offset);
+}
+
+int MainFile::lock(int level) {
+  if (registry_.forked()) return refuse(forked_sentence());
+  return real_->pMethods->xLock(real_, level);
+}
+
+int MainFile::unmap_index(int remove) {
+  const int rc = real_->pMethods->xShmUnmap(real_, remove);
+  if (remove != 0) watch().removed();
+  return rc;
+}
+
+int MainFile::pragma(char** argument) {
+  const std::string_view name = argument[1];
+  const std::string_view value = argument[2] != nullptr ? argument[2] : "";
+  const auto say = [&](int code, const std::string& sentence) {
+    argument[0] = sqlite3_mprintf("%s", sentence.c_str());
+    return code;
+  };
+  if (name == "onepen_check") {
+    const auto confirmed = database_->confirm(database_->settings().commit_timeout);
+    if (!confirmed) {
+      refuse(confirmed.error().message);
+      return say(SQLITE_AUTH, confirmed.error().message);
+    }
+    return say(SQLITE_OK, fmt::format("owner of '{}', epoch {}, confirmed at offset {}", database_->settings().name->text(), database_->status().owner.token.epoch.value, confirmed->text));
+  }
+  std::string sentence;
+  if (sqlite3_stricmp(argument[1], "journal_mode") == 0 && !value.empty() && sqlite3_stricmp(argument[2], "wal") != 0)
+    sentence = fmt::format("journal_mode={} is refused: Onepen captures commits from the WAL, so its databases stay in journal_mode=wal.", value);
+  if (sqlite3_stricmp(argument[1], "locking_mode") == 0 && sqlite3_stricmp(argument[2] != nullptr ? argument[2] : "", "exclusive") == 0)
+    sentence = "locking_mode=exclusive is refused: without locks on the WAL index Onepen could not stop a handle that was fenced.";
+  if (sentence.empty()) return real_->pMethods->xFileControl(real_, SQLITE_FCNTL_PRAGMA, argument);
+  refuse_with(SQLITE_ERROR, sentence);
+  return say(SQLITE_ERROR, sentence);
+}
+
+int MainFile::control(int op, void* argument) {
+  switch (op) {
+    case kDatabaseOp: *static_cast<OpenDatabase**>(argument) = database_.get(); return SQLITE_OK;
+    case SQLITE_FCNTL_PDB: connection_ = static_cast<sqlite3**>(argument); return SQLITE_OK;
+    case SQLITE_FCNTL_MMAP_SIZE: return SQLITE_NOTFOUND;
+    case SQLITE_FCNTL_PRAGMA: return pragma(static_cast<char**>(argument));
+    case SQLITE_FCNTL_VFSNAME: {
+      const int rc = real_->pMethods->xFileControl(real_, op, argument);
+      auto** name = static_cast<char**>(argument);
+      if (rc != SQLITE_OK || *name == nullptr) return rc;
+      char* both = sqlite3_mprintf("onepen/%s", *name);
+      sqlite3_free(*name);
+      *name = both;
+      return SQLITE_OK;
+    }
+    default: return real_->pMethods->xFileControl(real_, op, argument);
+  }
+}
+
+int MainFile::close() {
+  const int rc = real_->pMethods->xClose(real_);
+  auto database = std::move(database_);
+  Registry& registry = registry_;
+  if (registry.forked()) {
+    new std::shared_ptr<OpenDatabase>(std::move(database));  // the parent's: its threads are not here to be joined, its lock is not ours to give up
+  } else {
+    registry.detach(database);
+  }
+  return rc;
+}
+
+const sqlite3_io_methods MainFile::kMethods = {
+    2,
+    [](sqlite3_file* f) {
+      return guarded([&] {
+        MainFile* file = self(f);
+        forget_main_file(file);
+        const int rc = file->close();
+        file->~MainFile();
+        return rc;
+      });
+    },
+    [](sqlite3_file* f, void* bytes, int size, sqlite3_int64 offset) { return self(f)->real()->pMethods->xRead(self(f)->real(), bytes, size, offset); },
+    [](sqlite3_file* f, const void* bytes, int size, sqlite3_int64 offset) { return guarded([&] { return self(f)->write(bytes, size, offset); }); },
+    [](sqlite3_file* f, sqlite3_int64 size) { return self(f)->real()->pMethods->xTruncate(self(f)->real(), size); },
+    [](sqlite3_file* f, int flags) { return guarded([&] { return self(f)->sync(flags); }); },
+    [](sqlite3_file* f, sqlite3_int64* size) { return self(f)->real()->pMethods->xFileSize(self(f)->real(), size); },
+    [](sqlite3_file* f, int level) { return guarded([&] { return self(f)->lock(level); }); },
+    [](sqlite3_file* f, int level) { return self(f)->real()->pMethods->xUnlock(self(f)->real(), level); },
+    [](sqlite3_file* f, int* reserved) { return self(f)->real()->pMethods->xCheckReservedLock(self(f)->real(), reserved); },
+    [](sqlite3_file* f, int op, void* argument) { return guarded([&] { return self(f)->control(op, argument); }); },
+    [](sqlite3_file* f) { return self(f)->real()->pMethods->xSectorSize(self(f)->real()); },
+    // Power-safe overwrite is claimed so that the WAL is never padded with copies of the commit frame: the copy is a cache that is checked at open.
+    [](sqlite3_file* f) { return self(f)->real()->pMethods->xDeviceCharacteristics(self(f)->real()) | SQLITE_IOCAP_POWERSAFE_OVERWRITE; },
+    [](sqlite3_file* f, int region, int size, int extend, void volatile** out) { return self(f)->real()->pMethods->xShmMap(self(f)->real(), region, size, extend, out); },
+    [](sqlite3_file* f, int offset, int n, int flags) { return guarded([&] { return self(f)->shm_lock(offset, n, flags); }); },
+    [](sqlite3_file* f) { self(f)->real()->pMethods->xShmBarrier(self(f)->real()); },
+    [](sqlite3_file* f, int remove) { return guarded([&] { return self(f)->unmap_index(remove); }); },
+    nullptr,
+    nullptr,
+};
+
+}  // namespace onepen::sqlite

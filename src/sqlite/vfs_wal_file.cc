@@ -1,0 +1,158 @@
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/failpoint.h"
+#include "sqlite/messages.h"
+#include "sqlite/vfs_file.h"
+#include "sqlite/wal_file.h"
+
+namespace onepen::sqlite {
+namespace {
+
+constexpr int kIndexRegionBytes = 32768;
+
+WalFile* self(sqlite3_file* file) { return static_cast<WalFile*>(file); }
+
+template <class Body>
+int guarded(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    return SQLITE_NOMEM;
+  }
+}
+
+}  // namespace
+
+WalFile::WalFile(sqlite3_file* real, MainFile* main) : sqlite3_file{&kMethods}, real_(real), main_(main) {}
+
+int WalFile::read_slot(WalSlot slot, std::span<std::byte> image) {
+  const auto page_size = static_cast<std::uint32_t>(image.size());
+  const auto offset = wal_slot_offset(page_size, slot) + static_cast<std::int64_t>(kWalFrameHeaderBytes);
+  return real_->pMethods->xRead(real_, image.data(), static_cast<int>(image.size()), offset);
+}
+
+int WalFile::read_database_page(std::uint32_t number, std::span<std::byte> image) {
+  sqlite3_file* database = main_->real();
+  const auto offset = static_cast<std::int64_t>(number - 1) * static_cast<std::int64_t>(image.size());
+  const int rc = database->pMethods->xRead(database, image.data(), static_cast<int>(image.size()), offset);
+  return rc == SQLITE_IOERR_SHORT_READ ? SQLITE_OK : rc;  // the rest was filled with zeros
+}
+
+int WalFile::reserve(WalSlot slot, std::span<const std::byte> image) {
+  static constexpr std::array<std::uint8_t, kWalFrameHeaderBytes> kNoFrame{};  // page 0: recovery stops here
+  const auto offset = wal_slot_offset(static_cast<std::uint32_t>(image.size()), slot);
+  if (const int rc = real_->pMethods->xWrite(real_, kNoFrame.data(), static_cast<int>(kNoFrame.size()), offset); rc != SQLITE_OK) return rc;
+  const auto page_at = offset + static_cast<std::int64_t>(kWalFrameHeaderBytes);
+  if (const int rc = real_->pMethods->xWrite(real_, image.data(), static_cast<int>(image.size()), page_at); rc != SQLITE_OK) return rc;
+  sqlite3_file* database = main_->real();
+  void volatile* region = nullptr;
+  return database->pMethods->xShmMap(database, wal_index_region(slot), kIndexRegionBytes, 1, &region);
+}
+
+int WalFile::write_frame_header(WalSlot slot, std::span<const std::uint8_t> header) {
+  const auto offset = wal_slot_offset(main_->database().copy().state().page_size, slot);
+  return real_->pMethods->xWrite(real_, header.data(), static_cast<int>(header.size()), offset);
+}
+
+// Between the acknowledgement and the release of the write lock no local error is told: the transaction is in the stream.
+int WalFile::after_commit(int rc, const char* what) {
+  if (rc == SQLITE_OK || !main_->landed()) return rc;
+  OpenDatabase& database = main_->database();
+  std::string sentence = fmt::format("The local copy {} failed after the commit was acknowledged ({}, SQLite code {}). The transaction is in the stream: open the database again.", database.path(), what, rc);
+  database.poison(what);
+  database.reset(ResetKind::broken, sentence);
+  refuse(std::move(sentence));
+  return SQLITE_OK;
+}
+
+int WalFile::read(void* bytes, int size, sqlite3_int64 offset) {
+  const int rc = real_->pMethods->xRead(real_, bytes, size, offset);
+  return rc == SQLITE_OK ? rc : after_commit(rc, "reading the WAL");
+}
+
+int WalFile::write_captured(const std::uint8_t* bytes, int size, sqlite3_int64 offset) {
+  OpenDatabase& database = main_->database();
+  const std::uint32_t page_size = database.copy().state().page_size;
+  Capture& capture = database.capture();
+  const WalWrite write = classify_wal_write(page_size, offset, size);
+  if (main_->landed()) return after_commit(real_->pMethods->xWrite(real_, bytes, size, offset), "rewriting checksums of the WAL");
+  if (const auto reset = database.current_reset()) return refuse(reset->message + " This transaction can only be rolled back.");
+  const auto held = std::exchange(held_, std::nullopt);
+  if (held) {
+    if (write.kind != WalWriteKind::frame_page || write.slot != held->slot) return refuse("SQLite wrote the WAL in an order that Onepen does not know; this commit was refused.");
+    if (ONEPEN_FAILPOINT("capture.after_header")) return SQLITE_IOERR_WRITE;
+    const int rc = capture.commit(*this, *held, std::as_bytes(std::span(bytes, page_size)), database.settings().commit_timeout);
+    if (rc == SQLITE_OK) main_->note_landed();
+    return rc;
+  }
+  switch (write.kind) {
+    case WalWriteKind::wal_header: capture.frames().restart(); break;
+    case WalWriteKind::frame_header:
+      capture.frames().frame(write.slot, read_be32(bytes));
+      if (const std::uint32_t page_count = read_be32(bytes + 4); page_count != 0) {
+        CommitFrameHeader header{write.slot, read_be32(bytes), page_count, {}};
+        std::memcpy(header.bytes.data(), bytes, header.bytes.size());
+        held_ = header;
+        return SQLITE_OK;
+      }
+      break;
+    case WalWriteKind::frame_page: break;
+    case WalWriteKind::other: return refuse("SQLite wrote the WAL in pieces that Onepen does not know; this transaction was refused.");
+  }
+  return ONEPEN_FAILPOINT("capture.frame") ? SQLITE_FULL : real_->pMethods->xWrite(real_, bytes, size, offset);
+}
+
+int WalFile::write(const void* bytes, int size, sqlite3_int64 offset) {
+  if (main_->registry().forked()) return refuse(forked_sentence());
+  if (main_->database().follower()) return refuse("This database is open read-only (mode=ro).");
+  return write_captured(static_cast<const std::uint8_t*>(bytes), size, offset);
+}
+
+int WalFile::truncate(sqlite3_int64 size) {
+  if (main_->registry().forked()) return refuse(forked_sentence());
+  return after_commit(real_->pMethods->xTruncate(real_, size), "truncating the WAL");
+}
+
+int WalFile::sync(int flags) {
+  if (main_->registry().forked()) return refuse(forked_sentence());
+  // The sync of a commit: the commit is durable where it counts, in the stream, and the copy is checked at open (ADR "The WAL of a copy is not synced").
+  if (main_->take_sync_after_commit()) return SQLITE_OK;
+  const int rc = ONEPEN_FAILPOINT("capture.wal_sync") ? SQLITE_IOERR_FSYNC : real_->pMethods->xSync(real_, flags);
+  if (rc == SQLITE_OK) return rc;
+  return main_->landed() ? after_commit(rc, "syncing the WAL") : main_->sync_failed(rc);
+}
+
+const sqlite3_io_methods WalFile::kMethods = {
+    2,
+    [](sqlite3_file* f) {
+      sqlite3_file* real = self(f)->real();
+      const int rc = real->pMethods->xClose(real);
+      self(f)->~WalFile();
+      return rc;
+    },
+    [](sqlite3_file* f, void* bytes, int size, sqlite3_int64 offset) { return guarded([&] { return self(f)->read(bytes, size, offset); }); },
+    [](sqlite3_file* f, const void* bytes, int size, sqlite3_int64 offset) { return guarded([&] { return self(f)->write(bytes, size, offset); }); },
+    [](sqlite3_file* f, sqlite3_int64 size) { return guarded([&] { return self(f)->truncate(size); }); },
+    [](sqlite3_file* f, int flags) { return guarded([&] { return self(f)->sync(flags); }); },
+    [](sqlite3_file* f, sqlite3_int64* size) { return self(f)->real()->pMethods->xFileSize(self(f)->real(), size); },
+    [](sqlite3_file*, int) { return SQLITE_OK; },
+    [](sqlite3_file*, int) { return SQLITE_OK; },
+    [](sqlite3_file*, int* reserved) {
+      *reserved = 0;
+      return SQLITE_OK;
+    },
+    [](sqlite3_file* f, int op, void* argument) { return self(f)->real()->pMethods->xFileControl(self(f)->real(), op, argument); },
+    [](sqlite3_file* f) { return self(f)->real()->pMethods->xSectorSize(self(f)->real()); },
+    [](sqlite3_file* f) { return self(f)->real()->pMethods->xDeviceCharacteristics(self(f)->real()); },
+    // Never called on a WAL.
+    [](sqlite3_file*, int, int, int, void volatile**) { return SQLITE_IOERR; },
+    [](sqlite3_file*, int, int, int) { return SQLITE_IOERR; },
+    [](sqlite3_file*) {},
+    [](sqlite3_file*, int) { return SQLITE_OK; },
+    nullptr,
+    nullptr,
+};
+
+}  // namespace onepen::sqlite
