@@ -209,8 +209,7 @@ bool fence_decides(StreamState& s, const AppendCommand& c, Producer*& p, Decisio
 // Step 4 of a claim.
 bool claim_decides(const StreamState& s, const ClaimCommand& c, Decision& d) {
   const Producer& owner = s.owner;
-  const bool same_epoch = c.epoch == owner.epoch && owner.live;
-  if (same_epoch && c.claim_id == owner.claim_id) {
+  if (c.epoch == owner.epoch && owner.live && c.claim_id == owner.claim_id) {
     // Its own retry comes before every condition: what was answered once is answered again.
     if (owner.claim.digest != c.digest) return refuse(d, Outcome::cloned, Why::other_bytes);
     d.receipt = owner.claim.next;
@@ -220,7 +219,7 @@ bool claim_decides(const StreamState& s, const ClaimCommand& c, Decision& d) {
   }
   if (c.epoch <= owner.epoch && guard_on(Guard::claim_rises)) {
     const Identity identity{c.epoch, c.claim_id, Sequence{0}, {}, c.digest};
-    return epoch_closed(owner, identity, same_epoch ? Why::other_claim : Why::claim_not_higher, d);
+    return epoch_closed(owner, identity, Why::claim_not_higher, d);
   }
   if (c.epoch.value > owner.epoch.value + kMaxEpochJump) return refuse(d, Outcome::invalid, Why::epoch_jump);
   if (c.over && guard_on(Guard::claim_conditional)) {

@@ -38,7 +38,7 @@ void put(ByteWriter& out, const Producer& p) {
   out.u(p.claim.closed_epoch.value);
   out.u(p.claim.closed_sequence.value);
   put(out, p.claim.next);
-  out.u(p.unknown_through.value);
+  out.u(p.known_from.value);
   out.u(p.dropped_commits.value);
   put_count(out, p.closed.size());
   for (std::size_t i = 0; i < p.closed.size(); ++i) {
@@ -154,7 +154,7 @@ Producer get_producer(In& in, std::size_t closed_kept) {
   p.claim.closed_epoch.value = in.number();
   p.claim.closed_sequence.value = in.number();
   p.claim.next = in.position();
-  p.unknown_through.value = in.number();
+  p.known_from.value = in.number();
   p.dropped_commits.value = in.number();
   const std::size_t closed = in.count(closed_kept, 32);
   p.closed.reserve(closed);

@@ -20,7 +20,7 @@ void begin_incarnation(StreamState& s, Incarnation incarnation, Position tail, E
   p.claim = StoredClaim{};
   p.epoch = std::max(p.epoch, floor);
   if (!kept) forget(p);
-  p.unknown_through = std::max(p.unknown_through, floor);
+  if (floor.value != 0) forget_through(p, floor);
   for (auto& [id, producer] : s.producers) forget(producer);
   s.incarnation = incarnation;
   s.tail = tail;
@@ -41,7 +41,7 @@ void remove(StreamState& s, bool keep_for_forks) {
   stone.start = stone.snapshot = stone.tail = s.tail;
   stone.time_ms = s.time_ms;
   stone.owner.epoch = floor;
-  stone.owner.unknown_through = floor;
+  forget_through(stone.owner, floor);
   s = std::move(stone);
 }
 
@@ -220,7 +220,7 @@ StreamState forked(const StreamState& source, Incarnation incarnation, Position 
   fork.tail = tail;
   fork.time_ms = std::max(source.time_ms, time_ms);
   fork.owner.epoch = source.owner.epoch;
-  fork.owner.unknown_through = source.owner.epoch;
+  forget_through(fork.owner, source.owner.epoch);
   return fork;
 }
 

@@ -100,8 +100,7 @@ const PositionalReceipt* find_commit(const Producer& producer, Epoch epoch, Comm
 
 Applied fate_of(const Producer& producer, const Identity& identity) {
   const EpochView epoch = view_of(producer, identity.epoch);
-  // An epoch above everything forgotten and without a row was skipped: nothing ever applied under it.
-  if (!epoch.known) return identity.epoch > producer.unknown_through ? Applied::no : Applied::unknown;
+  if (!epoch.known) return identity.epoch >= producer.known_from ? Applied::no : Applied::unknown;
   if (epoch.claim_id != identity.claim_id) return Applied::no;
   if (!identity.commit.nil()) {
     if (const PositionalReceipt* receipt = find_commit(producer, identity.epoch, identity.commit)) {
@@ -160,7 +159,7 @@ void close_epoch(Producer& producer, std::size_t rows_kept) {
   if (!producer.live) return;
   const Epoch oldest = producer.closed.empty() ? Epoch{} : producer.closed[0].epoch;
   if (producer.closed.push({producer.epoch, producer.claim_id, producer.last}, rows_kept)) {
-    producer.unknown_through = std::max(producer.unknown_through, oldest);
+    forget_through(producer, oldest);
   }
 }
 
@@ -169,8 +168,10 @@ void forget(Producer& producer) {
   const std::int64_t time = producer.last_time_ms;
   producer = Producer{};
   producer.epoch = floor;
-  producer.unknown_through = floor;
   producer.last_time_ms = time;
+  forget_through(producer, floor);
 }
+
+void forget_through(Producer& producer, Epoch epoch) { producer.known_from = std::max(producer.known_from, Epoch{epoch.value + 1}); }
 
 }  // namespace onepen::core::rules

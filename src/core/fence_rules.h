@@ -57,5 +57,7 @@ bool tail_moved(const StreamState& state, const std::optional<Position>& if_tail
 void close_epoch(Producer& producer, std::size_t rows_kept);
 // Leaves the floor and nothing else.
 void forget(Producer& producer);
+// What epochs up to `epoch` applied is known only where a row says so.
+void forget_through(Producer& producer, Epoch epoch);
 
 }  // namespace onepen::core::rules

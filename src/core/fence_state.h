@@ -93,7 +93,7 @@ struct Producer {
   bool live = false;              // false: only the floor is known (idle expiry; a new incarnation has no owner)
   std::int64_t last_time_ms = 0;  // state time of its last applied append
   StoredClaim claim;              // of the newest claim (or, plain, of the append that raised the epoch)
-  Epoch unknown_through;          // epochs up to here without a row in `closed`: nobody can say what they applied
+  Epoch known_from;               // an epoch from here on without a row in `closed` was skipped: nothing applied under it; below, nobody can say
   Epoch dropped_commits;          // newest epoch of which a positional receipt was dropped
   Ring<ClosedEpoch> closed;               // ascending
   Ring<Receipt> receipts;                 // in stream order, so ascending by (epoch, sequence)

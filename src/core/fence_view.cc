@@ -35,6 +35,7 @@ std::string epoch_closed_text(std::string_view stream, const std::optional<Owner
       return fmt::format("The claim of epoch {} on '{}' was conditional and its base is no longer the newest claim: {}. Nothing was stored. Do not claim "
                          "again unless you mean to take it.", ours.value, stream, now_owned(owner, d));
     case Why::claim_not_higher:
+      if (d.applied == Applied::yes) break;  // its own late retry: told like an append
       return fmt::format("The claim of epoch {} on '{}' is not above every epoch seen: {}. Nothing was stored. Claim a higher epoch if you mean to take it.",
                          ours.value, stream, now_owned(owner, d));
     default: break;
