@@ -38,12 +38,9 @@ file(RELATIVE_PATH ONEPEN_PC_UP /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
 configure_file(cmake/onepen.pc.in ${CMAKE_BINARY_DIR}/onepen.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/onepen.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# Every name below is a fixed name (engineering.md): bin/onepen and bin/onepen.so in the build, bin/onepen and lib/onepen.so installed.
+# The extension installs itself (lib/onepen/onepen.so, see extension/CMakeLists.txt).
 if(TARGET onepen_app)
   install(TARGETS onepen_app RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
-if(EXISTS ${PROJECT_SOURCE_DIR}/extension/CMakeLists.txt)
-  install(PROGRAMS ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/onepen.so DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 if(EXISTS ${PROJECT_SOURCE_DIR}/docs/onepen.1)
   install(FILES docs/onepen.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 
 ninja -C "$build" onepen bin/onepen bin/onepen.so
 cmake --install "$build" --prefix "$work/usr" >"$work/install.log"
-for file in bin/onepen lib/onepen.so lib/libonepen.a lib/pkgconfig/onepen.pc lib/cmake/onepen/onepenConfig.cmake include/onepen/result.h share/man/man1/onepen.1; do
+for file in bin/onepen lib/onepen/onepen.so lib/libonepen.a lib/pkgconfig/onepen.pc lib/cmake/onepen/onepenConfig.cmake include/onepen/result.h share/man/man1/onepen.1; do
   [ -e "$work/usr/$file" ] || { echo "not installed: $file" && cat "$work/install.log" && exit 1; }
 done
 for header in "$root"/include/onepen/*; do

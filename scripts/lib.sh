@@ -14,7 +14,11 @@ missing_packages() {
     wanted=0
     for name in "$@"; do [ "$name" = "$section" ] && wanted=1; done
     [ "$wanted" = 1 ] || continue
-    [ -n "$command" ] && [ "${command#\#}" = "$command" ] && command -v "$command" >/dev/null 2>&1 && continue
+    case "$command" in
+      "") ;;
+      /*) [ -e "$command" ] && continue ;;
+      *) command -v "$command" >/dev/null 2>&1 && continue ;;
+    esac
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || printf '%s\n' "$package"
   done <"$root/scripts/packages.txt"
 }

@@ -1,0 +1,67 @@
+// The subcommands of `onepen`. main.cc parses (CLI11 stays there) and wires; each run_x does one thing and returns the exit code of the process.
+//
+// People first: tables and sentences on standard output, errors and progress on standard error; with --json one JSON document on standard output, and an
+// error as {"error": ...} there. Inspection (list, status, history, verify, export, sql without --write) writes nothing to the home.
+#pragma once
+#include <onepen/result.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace onepen::app {
+
+// Scripts rely on these; the table stands in `onepen --help` and docs/onepen.1.
+enum ExitCode : int {
+  kOk = 0,
+  kUsage = 2,        // the command line, a name, a URL or the SQL is wrong
+  kRefused = 3,      // fenced, or refused by the home
+  kUnknown = 4,      // may or may not have been applied
+  kUnavailable = 5,  // the home or the local disk did not serve
+  kNotFound = 6,
+  kDamaged = 7,      // what is stored is not what was written
+  kBug = 70,
+};
+
+struct Common {
+  std::string home;        // URL; empty: none given
+  std::string cache_root;  // folder of the local copies
+  bool json = false;
+};
+
+struct SqlOptions {
+  std::string name;
+  std::vector<std::string> statements;  // empty: read from standard input
+  bool write = false;
+  std::string takeover = "always";      // always | if-dead | never; with write
+  std::string owner;                    // a name for people; with write
+};
+struct StatusOptions {
+  std::string name;  // empty: every database of the home
+};
+struct HistoryOptions {
+  std::string name;
+};
+struct VerifyOptions {
+  std::string name;
+};
+struct ImportOptions {
+  std::string file, name, owner;
+};
+struct ExportOptions {
+  std::string name, file;
+};
+struct ListOptions {
+  std::string prefix;
+};
+
+int run_sql(const Common&, const SqlOptions&);
+int run_status(const Common&, const StatusOptions&);
+int run_history(const Common&, const HistoryOptions&);
+int run_verify(const Common&, const VerifyOptions&);
+int run_import(const Common&, const ImportOptions&);
+int run_export(const Common&, const ExportOptions&);
+int run_list(const Common&, const ListOptions&);
+int run_version(const Common&);
+
+}  // namespace onepen::app

@@ -1,0 +1,41 @@
+// The rooms below, wired for one command: runtime, disk and the home it speaks to; and the copy of a follower.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "apps/onepen/commands.h"
+#include "base/runtime.h"
+#include "core/home.h"
+#include "io/disk.h"
+#include "sqlite/copy.h"
+#include "sqlite/plain_sqlite.h"
+
+namespace onepen::app {
+
+struct Rooms {
+  std::unique_ptr<Runtime> runtime;  // outlives what is below
+  std::unique_ptr<io::Disk> disk;
+  std::unique_ptr<core::Home> home;
+};
+
+// Errors: invalid (no home given, a URL that is none), whatever the home refuses at opening.
+Result<Rooms> open_rooms(const Common&);
+// Where the local copy of a database lies. Errors: invalid (the name; no cache root).
+Result<sqlite::CopyPlace> copy_place(const Common&, const Rooms&, const std::string& name);
+Result<std::unique_ptr<core::Stream>> open_stream(const Rooms&, const std::string& name);
+
+Error from_refusal(const core::Refusal&);
+
+// Hands every record that counts to `take`, from the beginning to the end as of this call. `bytes_read`, when given, is told after each batch.
+Result<> each_record(core::Stream&, const std::function<void(const core::Record&)>& take, const std::function<void(std::uint64_t bytes)>& bytes_read = {});
+
+// A local copy that was brought up to the end of the log, and plain SQLite on it, read only. Nothing is claimed and nothing written to the home.
+struct Follower {
+  std::unique_ptr<sqlite::Copy> copy;
+  sqlite::PlainConnection db;  // after copy: closed first
+};
+// Errors: not_found (no such database, or nothing was ever committed), the copy's and the home's.
+Result<Follower> open_follower(const Common&, const Rooms&, const std::string& name);
+
+}  // namespace onepen::app
