@@ -1,7 +1,7 @@
 // The subcommands of `onepen`. main.cc parses (CLI11 stays there) and wires; each run_x does one thing and returns the exit code of the process.
 //
-// People first: tables and sentences on standard output, errors and progress on standard error; with --json one JSON document on standard output, and an
-// error as {"error": ...} there. Inspection (list, status, history, verify, export, sql without --write) writes nothing to the home.
+// People first: tables and sentences on standard output, errors and progress on standard error; with --json one JSON document on standard output, and
+// an error as {"error": ...} there. Inspection (list, status, history, verify, export, sql without --write) writes nothing to the home.
 #pragma once
 #include <onepen/result.h>
 
@@ -19,7 +19,7 @@ enum ExitCode : int {
   kUnknown = 4,      // may or may not have been applied
   kUnavailable = 5,  // the home or the local disk did not serve
   kNotFound = 6,
-  kDamaged = 7,      // what is stored is not what was written
+  kDamaged = 7,  // what is stored is not what was written
   kBug = 70,
 };
 
@@ -33,8 +33,8 @@ struct SqlOptions {
   std::string name;
   std::vector<std::string> statements;  // empty: read from standard input
   bool write = false;
-  std::string takeover = "always";      // always | if-dead | never; with write
-  std::string owner;                    // a name for people; with write
+  std::string takeover = "always";  // always | if-dead | never; with write
+  std::string owner;                // a name for people; with write
 };
 struct StatusOptions {
   std::string name;  // empty: every database of the home

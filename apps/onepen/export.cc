@@ -16,14 +16,18 @@ int run_export(const Common& common, const ExportOptions& options) {
   auto stream = open_stream(*rooms, options.name);
   if (!stream) return report(common, stream.error());
   if (const auto stat = (*stream)->stat(); !stat) return report(common, from_refusal(stat.error()), ErrorOf::content);
-  if (sqlite::file_exists(options.file)) return report(common, kUsage, "invalid", fmt::format("{} exists already; export writes only a new file.", options.file));
+  if (sqlite::file_exists(options.file))
+    return report(common, kUsage, "invalid", fmt::format("{} exists already; export writes only a new file.", options.file));
   ProgressBar bar;
-  const auto state =
-      sqlite::export_database(**stream, options.file, [&](const owner::Progress& progress) { bar.show(progress.step, progress.done_bytes, progress.total_bytes); });
+  const auto state = sqlite::export_database(
+      **stream, options.file, [&](const owner::Progress& progress) { bar.show(progress.step, progress.done_bytes, progress.total_bytes); });
   if (!state) return report(common, state.error(), ErrorOf::content);
   const std::uint64_t bytes = std::uint64_t{state->page_count} * state->page_size;
   if (common.json) {
-    print(nlohmann::json{{"name", options.name}, {"file", options.file}, {"commits", state->ordinal}, {"offset", state->offset.text}, {"bytes", bytes}}.dump(2) + "\n");
+    print(
+        nlohmann::json{{"name", options.name}, {"file", options.file}, {"commits", state->ordinal}, {"offset", state->offset.text}, {"bytes", bytes}}
+            .dump(2) +
+        "\n");
   } else {
     print(fmt::format("'{}' as of commit {} is in {}, {}.\n", options.name, state->ordinal, options.file, byte_count(bytes)));
   }

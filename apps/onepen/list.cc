@@ -16,7 +16,9 @@ int run_list(const Common& common, const ListOptions& options) {
     return kOk;
   }
   for (const std::string& name : *names) print(name + "\n");
-  if (names->empty()) note("There is no database" + (options.prefix.empty() ? "" : " whose name begins with '" + options.prefix + "'") + " at " + rooms->home->url() + ".");
+  if (names->empty())
+    note("There is no database" + (options.prefix.empty() ? "" : " whose name begins with '" + options.prefix + "'") + " at " + rooms->home->url() +
+         ".");
   return kOk;
 }
 

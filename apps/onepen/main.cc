@@ -81,7 +81,9 @@ class CommandLine {
   }
 
   CLI::App* add_common(CLI::App* sub) {
-    sub->add_option("--home", common_.home, "Where the databases live: file:///dir (default: ONEPEN_HOME_URL)")->envname("ONEPEN_HOME_URL")->type_name("URL");
+    sub->add_option("--home", common_.home, "Where the databases live: file:///dir (default: ONEPEN_HOME_URL)")
+        ->envname("ONEPEN_HOME_URL")
+        ->type_name("URL");
     sub->add_option("--cache-root", common_.cache_root, "Folder of the local copies (default: ONEPEN_CACHE, or ~/.cache/onepen)")
         ->envname("ONEPEN_CACHE")
         ->type_name("DIR");
@@ -90,9 +92,10 @@ class CommandLine {
   }
 
   void add_reading() {
-    auto* sql = add_common(add("sql", "Run SQL on a database; reads unless --write is given", [this] { return run_sql(common_, sql_); },
-                               "onepen sql app \"SELECT count(*) FROM t\"\n  onepen sql app --json \"SELECT * FROM t\"\n  onepen sql app < report.sql\n"
-                               "  onepen sql app --write \"INSERT INTO t VALUES (1)\"   takes the pen: the live owner is named first, and fenced"));
+    auto* sql = add_common(add(
+        "sql", "Run SQL on a database; reads unless --write is given", [this] { return run_sql(common_, sql_); },
+        "onepen sql app \"SELECT count(*) FROM t\"\n  onepen sql app --json \"SELECT * FROM t\"\n  onepen sql app < report.sql\n"
+        "  onepen sql app --write \"INSERT INTO t VALUES (1)\"   takes the pen: the live owner is named first, and fenced"));
     sql->add_option("name", sql_.name, "The database")->required()->type_name("NAME");
     sql->add_option("sql", sql_.statements, "Statements; without any they are read from standard input")->type_name("SQL");
     sql->add_flag("--write", sql_.write, "Become the writer. Whoever is the writer now is refused from its next write on");
@@ -101,43 +104,51 @@ class CommandLine {
         ->type_name("WHEN");
     sql->add_option("--owner", sql_.owner, "With --write: a name for people, shown by history")->type_name("TEXT");
 
-    auto* status = add_common(add("status", "Who owns a database, since when, and how far its log is", [this] { return run_status(common_, status_); },
-                                  "onepen status app\n  onepen status              every database of the home\n  onepen status app --json"));
+    auto* status = add_common(add(
+        "status", "Who owns a database, since when, and how far its log is", [this] { return run_status(common_, status_); },
+        "onepen status app\n  onepen status              every database of the home\n  onepen status app --json"));
     status->add_option("name", status_.name, "The database; without it, all of them")->type_name("NAME");
 
-    auto* history = add_common(add("history", "Who held the pen, when, and what each one's last write was", [this] { return run_history(common_, history_); },
-                                   "onepen history app\n  onepen history app --json | jq '.owners[-1]'"));
+    auto* history = add_common(add(
+        "history", "Who held the pen, when, and what each one's last write was", [this] { return run_history(common_, history_); },
+        "onepen history app\n  onepen history app --json | jq '.owners[-1]'"));
     history->add_option("name", history_.name, "The database")->required()->type_name("NAME");
 
-    auto* verify = add_common(add("verify", "Check the local copy against the log, end to end", [this] { return run_verify(common_, verify_); },
-                                  "onepen verify app           every log object, every commit's checksums, every page of the copy"));
+    auto* verify = add_common(add(
+        "verify", "Check the local copy against the log, end to end", [this] { return run_verify(common_, verify_); },
+        "onepen verify app           every log object, every commit's checksums, every page of the copy"));
     verify->add_option("name", verify_.name, "The database")->required()->type_name("NAME");
 
-    auto* list = add_common(add("list", "Databases of a home", [this] { return run_list(common_, list_); }, "onepen list\n  onepen list team/           those whose name begins so"));
+    auto* list = add_common(add(
+        "list", "Databases of a home", [this] { return run_list(common_, list_); },
+        "onepen list\n  onepen list team/           those whose name begins so"));
     list->add_option("prefix", list_.prefix, "Only names that begin with it")->type_name("PREFIX");
   }
 
   void add_moving() {
-    auto* import = add_common(add("import", "Make a database of a home from a SQLite file", [this] { return run_import(common_, import_); },
-                                  "onepen import app.db app --home file:///srv/pen"));
+    auto* import = add_common(add(
+        "import", "Make a database of a home from a SQLite file", [this] { return run_import(common_, import_); },
+        "onepen import app.db app --home file:///srv/pen"));
     import->add_option("file", import_.file, "An existing SQLite database; it is only read")->required()->type_name("FILE");
     import->add_option("name", import_.name, "The new database; refused when it exists")->required()->type_name("NAME");
     import->add_option("--owner", import_.owner, "A name for people, shown by history")->type_name("TEXT");
 
-    auto* out = add_common(add("export", "Write a database to a plain SQLite file", [this] { return run_export(common_, export_); },
-                               "onepen export app app.db    what the log holds now; the writer goes on"));
+    auto* out = add_common(add(
+        "export", "Write a database to a plain SQLite file", [this] { return run_export(common_, export_); },
+        "onepen export app app.db    what the log holds now; the writer goes on"));
     out->add_option("name", export_.name, "The database")->required()->type_name("NAME");
     out->add_option("file", export_.file, "The new file; refused when it exists")->required()->type_name("FILE");
   }
 
   void add_demo() {
-    auto* demo = add("demo", "Show the whole idea on real data with real processes, in under a minute",
-                     [this] {
-                       demo_.program = own_path();
-                       demo_.extension = extension_beside(demo_.program);
-                       return run_demo(demo_);
-                     },
-                     "onepen demo\n  onepen demo --folder /tmp/pen-demo");
+    auto* demo = add(
+        "demo", "Show the whole idea on real data with real processes, in under a minute",
+        [this] {
+          demo_.program = own_path();
+          demo_.extension = extension_beside(demo_.program);
+          return run_demo(demo_);
+        },
+        "onepen demo\n  onepen demo --folder /tmp/pen-demo");
     demo->add_option("--folder", demo_.folder, "Where the home and the caches are made (default: a new temporary folder)")->type_name("DIR");
     demo->add_option("--data", demo_.data_file, "UnicodeData.txt (default: Debian's unicode-data)")->type_name("FILE");
     // One of the demo's processes; talked to by lines, not by people.

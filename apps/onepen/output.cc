@@ -41,8 +41,12 @@ bool is_number(std::string_view cell) {
 }
 
 nlohmann::json json_of(const Owner& owner) {
-  return {{"incarnation", owner.token.incarnation}, {"epoch", owner.token.epoch.value}, {"claim_id", owner.token.claim_id},
-          {"name", owner.name},                     {"host", owner.host},               {"pid", owner.pid}};
+  return {{"incarnation", owner.token.incarnation},
+          {"epoch", owner.token.epoch.value},
+          {"claim_id", owner.token.claim_id},
+          {"name", owner.name},
+          {"host", owner.host},
+          {"pid", owner.pid}};
 }
 
 int say_error(const Common& common, ExitCode code, std::string_view word, std::string_view message, const std::optional<Owner>& current) {

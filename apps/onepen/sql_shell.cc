@@ -73,7 +73,8 @@ std::vector<std::string> column_names(sqlite3_stmt* statement) {
     const char* name = sqlite3_column_name(statement, i);
     std::string text = name == nullptr ? "" : name;
     const std::string plain = text;
-    for (int again = 1; std::find(names.begin(), names.end(), text) != names.end(); ++again) text = fmt::format("{}:{}", plain, again);  // keys of one object
+    for (int again = 1; std::find(names.begin(), names.end(), text) != names.end(); ++again)
+      text = fmt::format("{}:{}", plain, again);  // keys of one object
     names.push_back(text);
   }
   return names;
@@ -200,7 +201,8 @@ int SqlShell::finish(int code) {
     sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
     if (code == kOk) note("onepen: the transaction was begun and never committed; it was rolled back.");
   }
-  if (common_.json && code == kOk) print(nlohmann::json{{"results", results_->all}}.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  if (common_.json && code == kOk)
+    print(nlohmann::json{{"results", results_->all}}.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   return code;
 }
 

@@ -27,9 +27,14 @@ nlohmann::json to_json(const std::string& name, const core::StreamStat& stat) {
                      {"recent_contenders", stat.recent_contenders},
                      {"owner", nullptr}};
   if (stat.epoch.value > 0) {
-    out["owner"] = {{"name", stat.owner.name},           {"host", stat.owner.host},         {"pid", stat.owner.pid},
-                    {"version", stat.owner.version},     {"why", stat.owner.why},           {"claim_id", to_text(stat.claim_id)},
-                    {"claimed", iso_time(stat.claimed_ms)}, {"endpoint", stat.endpoint}};
+    out["owner"] = {{"name", stat.owner.name},
+                    {"host", stat.owner.host},
+                    {"pid", stat.owner.pid},
+                    {"version", stat.owner.version},
+                    {"why", stat.owner.why},
+                    {"claim_id", to_text(stat.claim_id)},
+                    {"claimed", iso_time(stat.claimed_ms)},
+                    {"endpoint", stat.endpoint}};
   }
   return out;
 }
@@ -54,7 +59,8 @@ void show_one(const std::string& home, const std::string& name, const core::Stre
   if (stat.closed) field("closed", "yes: nothing is appended any more");
   constexpr std::uint32_t kFlapping = 3;  // changes of owner without a write in between that are worth a line
   if (stat.claims_since_data >= kFlapping)
-    field("flapping", fmt::format("{} changes of owner since the last write, by {}", stat.claims_since_data, fmt::join(stat.recent_contenders, ", ")));
+    field("flapping",
+          fmt::format("{} changes of owner since the last write, by {}", stat.claims_since_data, fmt::join(stat.recent_contenders, ", ")));
 }
 
 int status_of_one(const Common& common, const Rooms& rooms, const std::string& name) {

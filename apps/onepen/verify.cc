@@ -1,6 +1,6 @@
-// `onepen verify`: the local copy against the log, end to end. The whole log is folded into a scratch database — every object and commit frame checked by
-// its checksums, every commit by the checksum of the whole database before and after it — SQLite checks what came out, and the copy must be what the log
-// says at the commit where it stands, byte by byte. Writes nothing to the home.
+// `onepen verify`: the local copy against the log, end to end. The whole log is folded into a scratch database — every object and commit frame
+// checked by its checksums, every commit by the checksum of the whole database before and after it — SQLite checks what came out, and the copy must
+// be what the log says at the commit where it stands, byte by byte. Writes nothing to the home.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -37,10 +37,10 @@ class ScratchFolder {  // removed with what is in it
 };
 
 struct Verified {
-  sqlite::CommitState log;                     // what the whole log says the database is
-  std::optional<sqlite::Comparison> copy;      // none: there is no local copy
+  sqlite::CommitState log;                 // what the whole log says the database is
+  std::optional<sqlite::Comparison> copy;  // none: there is no local copy
   std::string copy_folder;
-  std::optional<std::string> moved_aside;      // what was said when a copy did not fit its own state
+  std::optional<std::string> moved_aside;  // what was said when a copy did not fit its own state
 };
 
 Error damage(std::string message) { return {Outcome::content_mismatch, std::move(message), {}}; }
@@ -93,15 +93,20 @@ void show_json(const std::string& name, const Rooms& rooms, const Verified& veri
                      {"page_size", verified.log.page_size},
                      {"page_sum", fmt::format("{:016x}", verified.log.page_sum)},
                      {"copy", nullptr}};
-  if (verified.copy) out["copy"] = {{"folder", verified.copy_folder}, {"commits", verified.copy->copy.ordinal}, {"pages_compared", verified.copy->pages}, {"same", true}};
+  if (verified.copy)
+    out["copy"] = {
+        {"folder", verified.copy_folder}, {"commits", verified.copy->copy.ordinal}, {"pages_compared", verified.copy->pages}, {"same", true}};
   print(out.dump(2) + "\n");
 }
 
 void show(const std::string& name, const Verified& verified) {
-  print(fmt::format("the log of '{}' is whole: {} commits, each with the checksum of the whole database before and after it\n", name, verified.log.ordinal));
-  print(fmt::format("folded, it is a sound database of {} pages of {} bytes, page sum {:016x}\n", verified.log.page_count, verified.log.page_size, verified.log.page_sum));
+  print(fmt::format("the log of '{}' is whole: {} commits, each with the checksum of the whole database before and after it\n", name,
+                    verified.log.ordinal));
+  print(fmt::format("folded, it is a sound database of {} pages of {} bytes, page sum {:016x}\n", verified.log.page_count, verified.log.page_size,
+                    verified.log.page_sum));
   if (verified.copy) {
-    print(fmt::format("the copy in {} is the log at commit {}: {} pages compared, none differs\n", verified.copy_folder, verified.copy->copy.ordinal, verified.copy->pages));
+    print(fmt::format("the copy in {} is the log at commit {}: {} pages compared, none differs\n", verified.copy_folder, verified.copy->copy.ordinal,
+                      verified.copy->pages));
   } else {
     print("there is no local copy to compare it with\n");
   }
@@ -116,9 +121,11 @@ int run_verify(const Common& common, const VerifyOptions& options) {
   const auto verified = verify(common, *rooms, options.name);
   if (!verified) return report(common, verified.error(), ErrorOf::content);
   if (verified->copy && !verified->copy->same()) {
-    return report(common, kDamaged, "diverged",
-                  fmt::format("The copy in {} is not what the log says at commit {}: {} of {} pages differ, the first is page {}. The log itself is whole.", verified->copy_folder,
-                              verified->copy->copy.ordinal, verified->copy->differing, verified->copy->pages, verified->copy->first.empty() ? 0 : verified->copy->first.front()));
+    return report(
+        common, kDamaged, "diverged",
+        fmt::format("The copy in {} is not what the log says at commit {}: {} of {} pages differ, the first is page {}. The log itself is whole.",
+                    verified->copy_folder, verified->copy->copy.ordinal, verified->copy->differing, verified->copy->pages,
+                    verified->copy->first.empty() ? 0 : verified->copy->first.front()));
   }
   if (verified->moved_aside) return report(common, kDamaged, "diverged", *verified->moved_aside + " The log itself is whole.");
   if (common.json) {

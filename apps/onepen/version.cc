@@ -31,7 +31,8 @@ int run_version(const Common& common) {
     print(out.dump(2) + "\n");
     return kOk;
   }
-  print(fmt::format("onepen {}\ncompiler      {}\nsqlite        {}\ncommit frame  version {}\n", ONEPEN_VERSION, kCompiler, sqlite3_libversion(), wire::kCommitFrameVersion));
+  print(fmt::format("onepen {}\ncompiler      {}\nsqlite        {}\ncommit frame  version {}\n", ONEPEN_VERSION, kCompiler, sqlite3_libversion(),
+                    wire::kCommitFrameVersion));
   return kOk;
 }
 
