@@ -19,14 +19,13 @@ int run_export(const Common& common, const ExportOptions& options) {
   if (sqlite::file_exists(options.file))
     return report(common, kUsage, "invalid", fmt::format("{} exists already; export writes only a new file.", options.file));
   ProgressBar bar;
-  const auto state = sqlite::export_database(
-      **stream, options.file, [&](const owner::Progress& progress) { bar.show(progress.step, progress.done_bytes, progress.total_bytes); });
+  const auto state = sqlite::export_database(**stream, options.file,
+                                             [&](const owner::Progress& progress) { bar.show(progress.step, progress.done_bytes, progress.total_bytes); });
   if (!state) return report(common, state.error(), ErrorOf::content);
   const std::uint64_t bytes = std::uint64_t{state->page_count} * state->page_size;
   if (common.json) {
     print(
-        nlohmann::json{{"name", options.name}, {"file", options.file}, {"commits", state->ordinal}, {"offset", state->offset.text}, {"bytes", bytes}}
-            .dump(2) +
+        nlohmann::json{{"name", options.name}, {"file", options.file}, {"commits", state->ordinal}, {"offset", state->offset.text}, {"bytes", bytes}}.dump(2) +
         "\n");
   } else {
     print(fmt::format("'{}' as of commit {} is in {}, {}.\n", options.name, state->ordinal, options.file, byte_count(bytes)));

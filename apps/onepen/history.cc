@@ -73,9 +73,9 @@ int run_history(const Common& common, const HistoryOptions& options) {
   if (common.json) {
     auto owners = nlohmann::json::array();
     for (const Held& held : *history) owners.push_back(to_json(held));
-    print(nlohmann::json{{"name", options.name}, {"home", rooms->home->url()}, {"owners", owners}}.dump(2, ' ', false,
-                                                                                                        nlohmann::json::error_handler_t::replace) +
-          "\n");
+    print(
+        nlohmann::json{{"name", options.name}, {"home", rooms->home->url()}, {"owners", owners}}.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+        "\n");
     return kOk;
   }
   Table table({"EPOCH", "OWNER", "HOST", "PID", "FROM", "UNTIL", "LAST WRITE", "CLOSED", "WHY"});
@@ -84,8 +84,8 @@ int run_history(const Common& common, const HistoryOptions& options) {
     const std::string closed =
         claim.closed_epoch.value == 0 ? "" : fmt::format("epoch {} at sequence {}", claim.closed_epoch.value, claim.closed_sequence.value);
     table.row({std::to_string(claim.epoch.value), claim.owner.name, claim.owner.host, std::to_string(claim.owner.pid), local_time(claim.time_ms),
-               held.until_ms == 0 ? "now" : local_time(held.until_ms), held.last.value == 0 ? "none" : fmt::format("sequence {}", held.last.value),
-               closed, claim.owner.why});
+               held.until_ms == 0 ? "now" : local_time(held.until_ms), held.last.value == 0 ? "none" : fmt::format("sequence {}", held.last.value), closed,
+               claim.owner.why});
   }
   if (table.empty()) {
     note("Nobody ever held '" + options.name + "'.");

@@ -16,8 +16,7 @@ namespace {
 constexpr std::chrono::seconds kPartTimeout{30};  // as long as a COMMIT waits by default
 
 Error exists(const std::string& name, const Rooms& rooms, std::optional<Owner> current) {
-  return {Outcome::held, fmt::format("'{}' exists at {}; import makes only new databases. Nothing was written.", name, rooms.home->url()),
-          std::move(current)};
+  return {Outcome::held, fmt::format("'{}' exists at {}; import makes only new databases. Nothing was written.", name, rooms.home->url()), std::move(current)};
 }
 
 Result<sqlite::ImportReport> import_file(const Common& common, const Rooms& rooms, const ImportOptions& options) {
@@ -64,8 +63,8 @@ int run_import(const Common& common, const ImportOptions& options) {
               .dump(2) +
           "\n");
   } else {
-    print(fmt::format("{} is now the database '{}' at {}: {}, {} in the log.\n", options.file, options.name, rooms->home->url(),
-                      byte_count(done->bytes), byte_count(done->sent_bytes)));
+    print(fmt::format("{} is now the database '{}' at {}: {}, {} in the log.\n", options.file, options.name, rooms->home->url(), byte_count(done->bytes),
+                      byte_count(done->sent_bytes)));
   }
   return kOk;
 }

@@ -17,8 +17,7 @@ int run_list(const Common& common, const ListOptions& options) {
   }
   for (const std::string& name : *names) print(name + "\n");
   if (names->empty())
-    note("There is no database" + (options.prefix.empty() ? "" : " whose name begins with '" + options.prefix + "'") + " at " + rooms->home->url() +
-         ".");
+    note("There is no database" + (options.prefix.empty() ? "" : " whose name begins with '" + options.prefix + "'") + " at " + rooms->home->url() + ".");
   return kOk;
 }
 

@@ -81,9 +81,7 @@ class CommandLine {
   }
 
   CLI::App* add_common(CLI::App* sub) {
-    sub->add_option("--home", common_.home, "Where the databases live: file:///dir (default: ONEPEN_HOME_URL)")
-        ->envname("ONEPEN_HOME_URL")
-        ->type_name("URL");
+    sub->add_option("--home", common_.home, "Where the databases live: file:///dir (default: ONEPEN_HOME_URL)")->envname("ONEPEN_HOME_URL")->type_name("URL");
     sub->add_option("--cache-root", common_.cache_root, "Folder of the local copies (default: ONEPEN_CACHE, or ~/.cache/onepen)")
         ->envname("ONEPEN_CACHE")
         ->type_name("DIR");
@@ -120,8 +118,7 @@ class CommandLine {
     verify->add_option("name", verify_.name, "The database")->required()->type_name("NAME");
 
     auto* list = add_common(add(
-        "list", "Databases of a home", [this] { return run_list(common_, list_); },
-        "onepen list\n  onepen list team/           those whose name begins so"));
+        "list", "Databases of a home", [this] { return run_list(common_, list_); }, "onepen list\n  onepen list team/           those whose name begins so"));
     list->add_option("prefix", list_.prefix, "Only names that begin with it")->type_name("PREFIX");
   }
 

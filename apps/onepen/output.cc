@@ -105,27 +105,20 @@ std::string Table::text() const {
 ExitCode exit_code(Outcome outcome, ErrorOf of) {
   switch (outcome) {
     case Outcome::applied:
-    case Outcome::duplicate:
-      return kOk;
-    case Outcome::unknown:
-      return kUnknown;
-    case Outcome::unavailable:
-      return kUnavailable;
+    case Outcome::duplicate: return kOk;
+    case Outcome::unknown: return kUnknown;
+    case Outcome::unavailable: return kUnavailable;
     case Outcome::fence_unavailable:  // a log that cannot be right: damaged, missing in the middle, of another stream
       return kDamaged;
-    case Outcome::not_found:
-      return kNotFound;
+    case Outcome::not_found: return kNotFound;
     case Outcome::gone:  // a position that should be there is not; a removed database
       return of == ErrorOf::content ? kDamaged : kNotFound;
-    case Outcome::invalid:
-      return of == ErrorOf::content ? kDamaged : kUsage;
+    case Outcome::invalid: return of == ErrorOf::content ? kDamaged : kUsage;
     case Outcome::state_mismatch:
     case Outcome::content_mismatch:
     case Outcome::incomplete:
-    case Outcome::schema_unknown:
-      return of == ErrorOf::content ? kDamaged : kRefused;
-    default:
-      return kRefused;
+    case Outcome::schema_unknown: return of == ErrorOf::content ? kDamaged : kRefused;
+    default: return kRefused;
   }
 }
 

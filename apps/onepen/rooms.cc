@@ -26,8 +26,7 @@ Result<sqlite::CopyPlace> copy_place(const Common& common, const Rooms& rooms, c
   auto parsed = StreamName::parse(name);
   if (!parsed) return tl::unexpected(parsed.error());
   if (common.cache_root.empty())
-    return tl::unexpected(
-        Error{Outcome::invalid, "There is no place for local copies: HOME is not set; add --cache-root DIR, or set ONEPEN_CACHE.", {}});
+    return tl::unexpected(Error{Outcome::invalid, "There is no place for local copies: HOME is not set; add --cache-root DIR, or set ONEPEN_CACHE.", {}});
   return sqlite::CopyPlace{common.cache_root, rooms.home->url(), std::move(*parsed)};
 }
 
@@ -39,8 +38,7 @@ Result<std::unique_ptr<core::Stream>> open_stream(const Rooms& rooms, const std:
 
 Error from_refusal(const core::Refusal& refusal) { return {refusal.outcome, refusal.message, refusal.current}; }
 
-Result<> each_record(core::Stream& stream, const std::function<void(const core::Record&)>& take,
-                     const std::function<void(std::uint64_t)>& bytes_read) {
+Result<> each_record(core::Stream& stream, const std::function<void(const core::Record&)>& take, const std::function<void(std::uint64_t)>& bytes_read) {
   Offset from;
   std::uint64_t bytes = 0;
   for (;;) {
@@ -68,8 +66,7 @@ Result<Follower> open_follower(const Common& common, const Rooms& rooms, const s
   follower.copy = std::move(*copy);
   {
     ProgressBar bar;
-    auto done = follower.copy->catch_up(*stream,
-                                        [&](const owner::Progress& progress) { bar.show(progress.step, progress.done_bytes, progress.total_bytes); });
+    auto done = follower.copy->catch_up(*stream, [&](const owner::Progress& progress) { bar.show(progress.step, progress.done_bytes, progress.total_bytes); });
     if (!done) return tl::unexpected(done.error());
   }
   if (follower.copy->state().ordinal == 0)

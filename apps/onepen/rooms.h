@@ -28,8 +28,7 @@ Result<std::unique_ptr<core::Stream>> open_stream(const Rooms&, const std::strin
 Error from_refusal(const core::Refusal&);
 
 // Hands every record that counts to `take`, from the beginning to the end as of this call. `bytes_read`, when given, is told after each batch.
-Result<> each_record(core::Stream&, const std::function<void(const core::Record&)>& take,
-                     const std::function<void(std::uint64_t bytes)>& bytes_read = {});
+Result<> each_record(core::Stream&, const std::function<void(const core::Record&)>& take, const std::function<void(std::uint64_t bytes)>& bytes_read = {});
 
 // A local copy that was brought up to the end of the log, and plain SQLite on it, read only. Nothing is claimed and nothing written to the home.
 struct Follower {

@@ -28,8 +28,7 @@ int read(const Common& common, const SqlOptions& options) {
   SqlShell shell(common, follower->db.get(), [&](int code, std::string message) -> SqlProblem {
     if ((code & 0xff) == SQLITE_READONLY) {
       return {kRefused, "not-owner",
-              fmt::format("Without --write '{}' is only read. With --write this process becomes its writer, and the writer of now is refused.",
-                          options.name)};
+              fmt::format("Without --write '{}' is only read. With --write this process becomes its writer, and the writer of now is refused.", options.name)};
     }
     return plain_sql_problem(code, std::move(message));
   });
@@ -50,8 +49,8 @@ Result<> name_the_owner(const Common& common, const std::string& name) {
   }
   if (stat->epoch.value == 0) return {};
   const std::string called = stat->owner.name.empty() ? "" : fmt::format("'{}', ", stat->owner.name);
-  note(fmt::format("'{}' is written by {}pid {} on host {} (epoch {}, since {}). Opening it for writing refuses that process from its next write on.",
-                   name, called, stat->owner.pid, stat->owner.host, stat->epoch.value, local_time(stat->claimed_ms)));
+  note(fmt::format("'{}' is written by {}pid {} on host {} (epoch {}, since {}). Opening it for writing refuses that process from its next write on.", name,
+                   called, stat->owner.pid, stat->owner.host, stat->epoch.value, local_time(stat->claimed_ms)));
   return {};
 }
 

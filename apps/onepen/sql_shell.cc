@@ -36,8 +36,7 @@ std::string hex(std::string_view bytes) {
 
 std::string cell(sqlite3_stmt* row, int column) {
   switch (sqlite3_column_type(row, column)) {
-    case SQLITE_NULL:
-      return "NULL";
+    case SQLITE_NULL: return "NULL";
     case SQLITE_BLOB: {
       const auto bytes = bytes_of(row, column);
       if (bytes.size() <= kBlobBytesShown) return "x'" + hex(bytes) + "'";
@@ -52,18 +51,14 @@ std::string cell(sqlite3_stmt* row, int column) {
 
 nlohmann::json json_cell(sqlite3_stmt* row, int column) {
   switch (sqlite3_column_type(row, column)) {
-    case SQLITE_NULL:
-      return nullptr;
-    case SQLITE_INTEGER:
-      return sqlite3_column_int64(row, column);
+    case SQLITE_NULL: return nullptr;
+    case SQLITE_INTEGER: return sqlite3_column_int64(row, column);
     case SQLITE_FLOAT: {
       const double value = sqlite3_column_double(row, column);
       return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(cell(row, column));  // JSON has no infinity
     }
-    case SQLITE_BLOB:
-      return {{"blob", hex(bytes_of(row, column))}};
-    default:
-      return cell(row, column);
+    case SQLITE_BLOB: return {{"blob", hex(bytes_of(row, column))}};
+    default: return cell(row, column);
   }
 }
 
@@ -73,8 +68,7 @@ std::vector<std::string> column_names(sqlite3_stmt* statement) {
     const char* name = sqlite3_column_name(statement, i);
     std::string text = name == nullptr ? "" : name;
     const std::string plain = text;
-    for (int again = 1; std::find(names.begin(), names.end(), text) != names.end(); ++again)
-      text = fmt::format("{}:{}", plain, again);  // keys of one object
+    for (int again = 1; std::find(names.begin(), names.end(), text) != names.end(); ++again) text = fmt::format("{}:{}", plain, again);  // keys of one object
     names.push_back(text);
   }
   return names;
@@ -95,18 +89,13 @@ SqlProblem plain_sql_problem(int sqlite_code, std::string message) {
     case SQLITE_IOERR:
     case SQLITE_FULL:
     case SQLITE_CANTOPEN:
-    case SQLITE_NOMEM:
-      return {kUnavailable, "unavailable", std::move(message)};
+    case SQLITE_NOMEM: return {kUnavailable, "unavailable", std::move(message)};
     case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-      return {kDamaged, "damaged", std::move(message)};
-    case SQLITE_AUTH:
-      return {kRefused, "refused", std::move(message)};
+    case SQLITE_NOTADB: return {kDamaged, "damaged", std::move(message)};
+    case SQLITE_AUTH: return {kRefused, "refused", std::move(message)};
     case SQLITE_MISUSE:
-    case SQLITE_INTERNAL:
-      return {kBug, "bug", std::move(message)};
-    default:
-      return {kUsage, "invalid", "SQL error: " + std::move(message)};
+    case SQLITE_INTERNAL: return {kBug, "bug", std::move(message)};
+    default: return {kUsage, "invalid", "SQL error: " + std::move(message)};
   }
 }
 
@@ -201,8 +190,7 @@ int SqlShell::finish(int code) {
     sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
     if (code == kOk) note("onepen: the transaction was begun and never committed; it was rolled back.");
   }
-  if (common_.json && code == kOk)
-    print(nlohmann::json{{"results", results_->all}}.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  if (common_.json && code == kOk) print(nlohmann::json{{"results", results_->all}}.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   return code;
 }
 

@@ -59,8 +59,7 @@ void show_one(const std::string& home, const std::string& name, const core::Stre
   if (stat.closed) field("closed", "yes: nothing is appended any more");
   constexpr std::uint32_t kFlapping = 3;  // changes of owner without a write in between that are worth a line
   if (stat.claims_since_data >= kFlapping)
-    field("flapping",
-          fmt::format("{} changes of owner since the last write, by {}", stat.claims_since_data, fmt::join(stat.recent_contenders, ", ")));
+    field("flapping", fmt::format("{} changes of owner since the last write, by {}", stat.claims_since_data, fmt::join(stat.recent_contenders, ", ")));
 }
 
 int status_of_one(const Common& common, const Rooms& rooms, const std::string& name) {

@@ -94,14 +94,12 @@ void show_json(const std::string& name, const Rooms& rooms, const Verified& veri
                      {"page_sum", fmt::format("{:016x}", verified.log.page_sum)},
                      {"copy", nullptr}};
   if (verified.copy)
-    out["copy"] = {
-        {"folder", verified.copy_folder}, {"commits", verified.copy->copy.ordinal}, {"pages_compared", verified.copy->pages}, {"same", true}};
+    out["copy"] = {{"folder", verified.copy_folder}, {"commits", verified.copy->copy.ordinal}, {"pages_compared", verified.copy->pages}, {"same", true}};
   print(out.dump(2) + "\n");
 }
 
 void show(const std::string& name, const Verified& verified) {
-  print(fmt::format("the log of '{}' is whole: {} commits, each with the checksum of the whole database before and after it\n", name,
-                    verified.log.ordinal));
+  print(fmt::format("the log of '{}' is whole: {} commits, each with the checksum of the whole database before and after it\n", name, verified.log.ordinal));
   print(fmt::format("folded, it is a sound database of {} pages of {} bytes, page sum {:016x}\n", verified.log.page_count, verified.log.page_size,
                     verified.log.page_sum));
   if (verified.copy) {
@@ -121,11 +119,10 @@ int run_verify(const Common& common, const VerifyOptions& options) {
   const auto verified = verify(common, *rooms, options.name);
   if (!verified) return report(common, verified.error(), ErrorOf::content);
   if (verified->copy && !verified->copy->same()) {
-    return report(
-        common, kDamaged, "diverged",
-        fmt::format("The copy in {} is not what the log says at commit {}: {} of {} pages differ, the first is page {}. The log itself is whole.",
-                    verified->copy_folder, verified->copy->copy.ordinal, verified->copy->differing, verified->copy->pages,
-                    verified->copy->first.empty() ? 0 : verified->copy->first.front()));
+    return report(common, kDamaged, "diverged",
+                  fmt::format("The copy in {} is not what the log says at commit {}: {} of {} pages differ, the first is page {}. The log itself is whole.",
+                              verified->copy_folder, verified->copy->copy.ordinal, verified->copy->differing, verified->copy->pages,
+                              verified->copy->first.empty() ? 0 : verified->copy->first.front()));
   }
   if (verified->moved_aside) return report(common, kDamaged, "diverged", *verified->moved_aside + " The log itself is whole.");
   if (common.json) {
