@@ -247,6 +247,9 @@ class Writer {
   unsigned failed_looks_ = 0;
 };
 
+// The outcome that every later call on a handle reset in this way is answered with, when nothing more precise is known.
+Outcome outcome_of(ResetKind kind);
+
 // The owner that a claim record, or a stat, names.
 Owner owner_of(const Record& claim);
 Owner owner_of(const StreamStat& stat);

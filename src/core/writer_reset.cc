@@ -5,6 +5,13 @@
 namespace onepen::core {
 namespace {
 
+std::string was(Epoch ours, Sequence last) {
+  return "This handle was epoch " + std::to_string(ours.value) + "; " +
+         (last.value == 0 ? std::string("it has no write in the stream. ") : "its last write in the stream is sequence " + std::to_string(last.value) + ". ");
+}
+
+}  // namespace
+
 Outcome outcome_of(ResetKind kind) {
   switch (kind) {
     case ResetKind::fenced: return Outcome::epoch_closed;
@@ -17,13 +24,6 @@ Outcome outcome_of(ResetKind kind) {
   }
   return Outcome::unknown;
 }
-
-std::string was(Epoch ours, Sequence last) {
-  return "This handle was epoch " + std::to_string(ours.value) + "; " +
-         (last.value == 0 ? std::string("it has no write in the stream. ") : "its last write in the stream is sequence " + std::to_string(last.value) + ". ");
-}
-
-}  // namespace
 
 Error error_of(const Finished& finished) { return Error{finished.outcome, finished.reset.message, finished.reset.current}; }
 

@@ -23,7 +23,7 @@ struct WrittenClaim {
   bool operator==(const WrittenClaim&) const = default;
 };
 
-inline constexpr std::size_t kClaimRecordBytes = 112;
+inline constexpr std::size_t kClaimRecordBytes = 112;  // docs/formats/claim-log.md
 inline constexpr std::size_t kMaxClaimLogBytes = kClaimRecordBytes * 4096;  // at this size the file is begun anew with its last record
 
 Bytes encode(const WrittenClaim& claim);                       // exactly kClaimRecordBytes
@@ -40,6 +40,7 @@ class DiskClaimLog : public ClaimLog {
 
  private:
   DiskClaimLog(io::Disk& disk, std::string path) : disk_(disk), path_(std::move(path)) {}
+  Result<> begin_anew();
   io::Disk& disk_;
   std::string path_;
   std::uint64_t size_ = 0;  // up to the end of the last whole record

@@ -1,0 +1,142 @@
+#include "owner/claim_log.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+
+#include "base/checksum.h"
+
+namespace onepen::owner {
+namespace {
+
+constexpr char kMagic[8] = {'O', 'P', 'C', 'L', 'A', 'I', 'M', '1'};  // the last byte is the format version
+constexpr std::size_t kVersionAt = 7;
+constexpr std::uint8_t kConditional = 1;
+
+Error disk_error(const std::string& path, const std::string& what) {
+  return Error{Outcome::unavailable, fmt::format("the claim log {} cannot be used ({}): without it nothing is claimed", path, what), {}};
+}
+
+std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+template <class Id>
+void put(ByteWriter& out, const Id& id) {
+  out.u<std::uint64_t>(id.hi);
+  out.u<std::uint64_t>(id.lo);
+}
+template <class Id>
+Id take(ByteReader& in) {
+  Id id;
+  id.hi = in.u<std::uint64_t>();
+  id.lo = in.u<std::uint64_t>();
+  return id;
+}
+
+}  // namespace
+
+Bytes encode(const WrittenClaim& claim) {
+  Bytes bytes;
+  bytes.reserve(kClaimRecordBytes);
+  ByteWriter out(bytes);
+  out.raw(as_bytes(std::string_view(kMagic, sizeof kMagic)));
+  out.u<std::uint64_t>(claim.epoch.value);
+  put(out, claim.claim_id);
+  put(out, claim.attempt);
+  put(out, claim.incarnation);
+  put(out, claim.over.value_or(ClaimId{}));
+  out.u<std::uint8_t>(claim.over ? kConditional : 0);
+  for (int i = 0; i < 7; ++i) out.u<std::uint8_t>(0);
+  out.u<std::uint64_t>(static_cast<std::uint64_t>(claim.time_ms));
+  out.u<std::uint64_t>(0);
+  out.u<std::uint64_t>(xxh3(bytes));
+  return bytes;
+}
+
+std::optional<WrittenClaim> decode_claim(ByteView record) {
+  if (record.size() != kClaimRecordBytes) return {};
+  ByteReader in(record);
+  if (as_text(in.raw(sizeof kMagic)) != std::string_view(kMagic, sizeof kMagic)) return {};
+  WrittenClaim claim;
+  claim.epoch = Epoch{in.u<std::uint64_t>()};
+  claim.claim_id = take<ClaimId>(in);
+  claim.attempt = take<PutId>(in);
+  claim.incarnation = take<Incarnation>(in);
+  const auto over = take<ClaimId>(in);
+  const auto flags = in.u<std::uint8_t>();
+  (void)in.raw(7);
+  claim.time_ms = static_cast<std::int64_t>(in.u<std::uint64_t>());
+  (void)in.u<std::uint64_t>();
+  const auto checksum = in.u<std::uint64_t>();
+  if (in.failed() || flags > kConditional || checksum != xxh3(record.first(kClaimRecordBytes - sizeof checksum))) return {};
+  if (flags == kConditional) claim.over = over;
+  return claim;
+}
+
+Result<std::unique_ptr<DiskClaimLog>> DiskClaimLog::open(io::Disk& disk, std::string path) {
+  std::unique_ptr<DiskClaimLog> log(new DiskClaimLog(disk, std::move(path)));
+  auto bytes = disk.read(log->path_, 0, kMaxClaimLogBytes + kClaimRecordBytes);
+  if (!bytes) {
+    if (bytes.error().code == ENOENT) return log;
+    return tl::unexpected(disk_error(log->path_, bytes.error().message));
+  }
+  const ByteView all(*bytes);
+  for (std::size_t at = 0; at + kClaimRecordBytes <= all.size(); at += kClaimRecordBytes) {
+    const ByteView record = all.subspan(at, kClaimRecordBytes);
+    auto claim = decode_claim(record);
+    if (!claim) {
+      const bool ours = std::memcmp(record.data(), kMagic, kVersionAt) == 0;
+      if (ours && record[kVersionAt] > std::byte{'1'}) {
+        return tl::unexpected(Error{Outcome::invalid, fmt::format("the claim log {} was written by a newer version of Onepen; use that one", log->path_), {}});
+      }
+      if (at + 2 * kClaimRecordBytes > all.size()) break;  // torn: the last one, whose sync never returned
+      return tl::unexpected(Error{Outcome::invalid, fmt::format("the claim log {} is damaged at byte {}: move this copy aside and open again", log->path_, at), {}});
+    }
+    log->size_ = at + kClaimRecordBytes;
+    log->highest_ = std::max(log->highest_, claim->epoch);
+    log->last_ = *claim;
+  }
+  return log;
+}
+
+Result<> DiskClaimLog::write_ahead(const core::ClaimRequest& request, const Incarnation& incarnation) {
+  if (poisoned_) return tl::unexpected(disk_error(path_, "a sync of it failed earlier"));
+  WrittenClaim claim;
+  claim.epoch = request.epoch;
+  claim.claim_id = request.claim_id;
+  claim.attempt = request.attempt;
+  claim.incarnation = incarnation;
+  claim.over = request.over;
+  claim.time_ms = request.time_ms;
+  const Bytes record = encode(claim);
+  const bool first = size_ == 0;
+  if (size_ + kClaimRecordBytes > kMaxClaimLogBytes) {
+    if (auto again = begin_anew(); !again) return again;
+  }
+  auto written = disk_.write_at(path_, size_, record, true);  // over a torn tail, if there is one
+  if (written && first) written = disk_.sync_folder(folder_of(path_));
+  if (!written) {
+    poisoned_ = true;
+    return tl::unexpected(disk_error(path_, written.error().message));
+  }
+  size_ += kClaimRecordBytes;
+  highest_ = std::max(highest_, claim.epoch);
+  last_ = claim;
+  return {};
+}
+
+// Full: a new file with the newest record takes its place. Older claims are below the stream's epoch floor by now.
+Result<> DiskClaimLog::begin_anew() {
+  const std::string fresh = path_ + ".new";
+  (void)disk_.remove(fresh);
+  auto done = disk_.create(fresh, encode(*last_), true);
+  if (done) done = disk_.rename(fresh, path_);
+  if (done) done = disk_.sync_folder(folder_of(path_));
+  if (!done) {
+    poisoned_ = true;
+    return tl::unexpected(disk_error(path_, done.error().message));
+  }
+  size_ = kClaimRecordBytes;
+  return {};
+}
+
+}  // namespace onepen::owner

@@ -1,0 +1,235 @@
+#include "owner/open.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/failpoint.h"
+#include "base/guard.h"
+#include "owner/carry.h"
+#include "owner/takeover.h"
+
+namespace onepen::owner {
+namespace {
+
+constexpr unsigned kMaxRestarts = 3;      // the stream got another incarnation while it was opened
+constexpr unsigned kMaxWarmPasses = 8;    // a live writer may outrun the warm-up; then the claim comes anyway (I11)
+constexpr std::uint64_t kMostSkipped = 1u << 16;  // claims written ahead and never answered; a log that says more is not of this history
+
+Error error_of(const core::Refusal& refusal) { return Error{refusal.outcome, refusal.message, refusal.current}; }
+
+core::WriterConfig config_of(const std::string& stream, const Options& options) {
+  core::WriterConfig config;
+  config.stream = stream;
+  config.info = options.info;
+  config.liveness = options.liveness;
+  config.create = options.create;
+  config.max_undecided = options.max_undecided;
+  config.max_batch_bytes = options.max_batch_bytes;
+  config.notice_within = options.notice_within;
+  return config;
+}
+
+class Opening {
+ public:
+  Opening(Runtime& runtime, core::Stream& stream, ClaimLog& claims, Fold& fold, const Options& options)
+      : runtime_(runtime), stream_(stream), claims_(claims), fold_(fold), options_(options), ask_(runtime, options.open_within), name_(stream.name().text()),
+        writer_(config_of(name_, options)) {}
+
+  Result<Opened> run() {
+    for (unsigned restarts = 0;; ++restarts) {
+      auto opened = once();
+      if (opened || opened.error().outcome != Outcome::incarnation_changed || restarts == kMaxRestarts) return opened;
+      writer_ = core::Writer(config_of(name_, options_));
+    }
+  }
+
+ private:
+  Result<Opened> once() {
+    started_over_ = false;
+    auto seen = look();
+    if (!seen) return tl::unexpected(seen.error());
+    if (flapping_wait(options_, *seen).count() > 0 && options_.takeover != TakeoverMode::never) {
+      if (!wait_for_calm(runtime_, name_, options_, **seen)) return tl::unexpected(stopped());
+      if (seen = look(); !seen) return tl::unexpected(seen.error());
+    }
+    const auto plan = plan_takeover(runtime_, stream_, options_, *seen);
+    if (!plan) return tl::unexpected(plan.error());
+    if (*seen) {
+      if (auto warm = warm_up((*seen)->tail); !warm) return tl::unexpected(warm.error());
+    }
+    const Epoch skipped = std::min(claims_.highest(), Epoch{(*seen ? (*seen)->epoch.value : 0) + kMostSkipped});
+    core::ClaimNow claim{std::max(*seen ? (*seen)->epoch : Epoch{}, skipped)};
+    if (*seen) claim.incarnation = (*seen)->incarnation;
+    claim.over = plan->over;
+    claim.if_tail = plan->if_tail;
+    return claim_and_read(*seen, claim);
+  }
+
+  Result<Seen> look() {
+    auto stat = ask_([&] { return stream_.stat(); });
+    if (stat) return Seen(*stat);
+    if (stat.error().outcome == Outcome::not_found && options_.create) return Seen();
+    return tl::unexpected(error_of(stat.error()));
+  }
+
+  // Reads to within one batch of the tail, so that a healthy owner is out for milliseconds, not for a download.
+  Result<> warm_up(Offset tail) {
+    for (unsigned pass = 0; pass < kMaxWarmPasses; ++pass) {
+      bool near = false;
+      while (!near && fold_.position() < tail) {
+        auto read = read_on("warm");
+        if (!read) return tl::unexpected(read.error());
+        near = *read;
+      }
+      if (near || pass + 1 == kMaxWarmPasses) return {};
+      if (pass == 0 && fold_.position() == tail) return {};  // it was warm already
+      const auto stat = ask_([&] { return stream_.stat(); });
+      if (!stat) return tl::unexpected(error_of(stat.error()));
+      if (fold_.position() >= stat->tail) return {};
+      tail = stat->tail;
+    }
+    return {};
+  }
+
+  // Folds the next run of records. True: at the tail, or within one batch of it.
+  Result<bool> read_on(std::string_view step) {
+    auto read = ask_([&] { return stream_.read(fold_.position(), kReadLimit); });
+    if (!read && read.error().outcome == Outcome::gone && !started_over_) {
+      started_over_ = true;  // trimmed, or another history: the fold's position is none of this stream any more
+      if (auto again = fold_.start_over(); !again) return tl::unexpected(again.error());
+      read = ask_([&] { return stream_.read(fold_.position(), kReadLimit); });
+    }
+    if (!read) return tl::unexpected(error_of(read.error()));
+    std::uint64_t bytes = 0;
+    for (const core::Record& record : read->records) {
+      bytes += record.payload.size();
+      if (record.kind == core::RecordKind::claim && record.claim_id == writer_.claim_id() && record.epoch == writer_.epoch()) own_seen_ = true;
+      else if (record.kind == core::RecordKind::claim && own_seen_) newer_ = core::owner_of(record);
+      if (newer_) return true;  // nothing after it concerns us
+      if (auto applied = fold_.apply(record); !applied) return tl::unexpected(applied.error());
+    }
+    read_bytes_ += bytes;
+    if (options_.progress) options_.progress({step, read_bytes_, 0});
+    at_tail_ = read->up_to_date;
+    return read->up_to_date || (read->records.size() < kReadLimit.records && bytes < options_.max_batch_bytes);
+  }
+
+  Result<Opened> claim_and_read(const Seen& seen, core::Event event) {
+    while (true) {
+      if (options_.progress) options_.progress({"claim", 0, 0});
+      auto claimed = drive(std::move(event));
+      if (!claimed) return tl::unexpected(as_held(claimed.error()));
+      if (ONEPEN_FAILPOINT("owner.before_read")) return tl::unexpected(stopped());
+      if (auto read = read_the_rest(); !read) return tl::unexpected(read.error());
+      if (newer_) {
+        return tl::unexpected(Error{Outcome::epoch_closed, core::fenced_message(name_, writer_.epoch(), writer_.last_in_stream(), newer_), newer_});
+      }
+      if (!own_seen_ && guard_on(Guard::takeover_reads_all) && guard_on(Guard::claim_read_back)) {
+        event = core::ClaimNotFound{};
+        continue;
+      }
+      if (ONEPEN_FAILPOINT("owner.before_settle")) return tl::unexpected(stopped());
+      if (auto settled = fold_.settle(); !settled) return tl::unexpected(settled.error());
+      tell(seen, *claimed);
+      return Opened{std::move(writer_), claimed->requests};
+    }
+  }
+
+  // Up to our own claim, and no newer one: only then is everything acknowledged before us in the fold (fence.md, "Takeover").
+  Result<> read_the_rest() {
+    own_seen_ = at_tail_ = false;
+    newer_.reset();
+    if (!guard_on(Guard::takeover_reads_all)) return {};
+    while (!at_tail_ && !newer_) {
+      if (auto read = read_on("read"); !read) return tl::unexpected(read.error());
+    }
+    return {};
+  }
+
+  // Runs the machine until the claim is decided.
+  Result<core::ClaimReceipt> drive(core::Event event) {
+    Instant gives_up = runtime_.now() + options_.open_within;
+    while (true) {
+      core::Effects effects = writer_.step(draw_moment(runtime_), std::move(event));
+      if (effects.write_ahead) {
+        if (auto written = write_ahead(*effects.write_ahead); !written) {
+          event = core::ClaimNotWritten{written.error()};
+          continue;
+        }
+      }
+      if (effects.claimed) return *effects.claimed;
+      if (effects.request) {
+        event = carry_out(stream_, *effects.request);
+        continue;
+      }
+      ONEPEN_CHECK(effects.wake_at.has_value(), "a claim that is not decided waits for something");
+      if (*effects.wake_at > gives_up) return tl::unexpected(no_answer());
+      if (!pause_until(runtime_, *effects.wake_at)) return tl::unexpected(stopped());
+      event = core::Tick{};
+    }
+  }
+
+  Result<> write_ahead(const core::ClaimRequest& request) {
+    if (ONEPEN_FAILPOINT("owner.before_write_ahead")) return tl::unexpected(stopped());
+    auto written = claims_.write_ahead(request, request.incarnation.value_or(request.first_incarnation));
+    if (ONEPEN_FAILPOINT("owner.after_write_ahead")) return tl::unexpected(stopped());
+    return written;
+  }
+
+  Error stopped() const { return Error{Outcome::unavailable, fmt::format("the open of '{}' was stopped", name_), {}}; }
+
+  Error no_answer() const {
+    const auto* claiming = std::get_if<core::Claiming>(&writer_.state());
+    const bool unknown = claiming != nullptr && claiming->may_have_landed;
+    return Error{unknown ? Outcome::unknown : Outcome::unavailable,
+                 fmt::format("the claim of '{}' got no answer within {} s: the home is out of reach. {}Open it again when it answers.", name_,
+                             std::chrono::duration_cast<std::chrono::seconds>(options_.open_within).count(),
+                             unknown ? "The claim may have landed; then the owner before it is refused from now on. " : "Nothing was claimed. "),
+                 {}};
+  }
+
+  // A conditional claim that came too late: somebody lives.
+  Error as_held(const Error& error) const {
+    if (options_.takeover == TakeoverMode::always) return error;
+    const onepen::Owner holder = error.current.value_or(onepen::Owner{});
+    if (error.outcome == Outcome::epoch_closed) return held(name_, holder, "it claimed first");
+    if (error.outcome == Outcome::base_mismatch) return held(name_, holder, "it wrote at the last moment");
+    return error;
+  }
+
+  // One line for each change of owner, naming both sides.
+  void tell(const Seen& seen, const core::ClaimReceipt& receipt) const {
+    onepen::Owner us{writer_.token(), options_.info.name, options_.info.host, options_.endpoint, options_.info.pid};
+    std::string from = "nobody owned it before";
+    if (receipt.closed_epoch.value != 0) {
+      onepen::Owner before{Token{{}, receipt.closed_epoch, {}}, {}, {}, {}, 0};
+      if (seen && seen->epoch == receipt.closed_epoch) before = core::owner_of(*seen);
+      from = fmt::format("taken from {}, closed at sequence {}", core::describe(before), receipt.closed_sequence.value);
+    }
+    options_.log(LogLevel::info, fmt::format("'{}' is now written by {}; {}", name_, core::describe(us), from));
+  }
+
+  Runtime& runtime_;
+  core::Stream& stream_;
+  ClaimLog& claims_;
+  Fold& fold_;
+  const Options& options_;
+  Persistence ask_;
+  const std::string name_;
+  core::Writer writer_;
+  bool started_over_ = false;
+  bool own_seen_ = false;
+  bool at_tail_ = false;
+  std::uint64_t read_bytes_ = 0;
+  std::optional<onepen::Owner> newer_;
+};
+
+}  // namespace
+
+Result<Opened> open_stream(Runtime& runtime, core::Stream& stream, ClaimLog& claims, Fold& fold, const Options& options) {
+  return Opening(runtime, stream, claims, fold, options).run();
+}
+
+}  // namespace onepen::owner

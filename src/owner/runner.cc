@@ -1,0 +1,259 @@
+// The callers' side of the running owner: leave a message, wait for its answer.
+#include "owner/runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/guard.h"
+
+namespace onepen::owner {
+namespace {
+
+constexpr std::chrono::nanoseconds kInterruptSlice = std::chrono::milliseconds(20);  // how soon an interrupt is noticed: nobody signals it
+
+std::string json_text(std::string_view text) {  // the endpoint is ours; quotes, backslashes and control characters cannot be trusted to stay out of it
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) out += fmt::format("\\u{:04x}", static_cast<int>(c));
+    else out += c;
+  }
+  return out + "\"";
+}
+
+Error closing(const std::string& name) {
+  return Error{Outcome::closed, fmt::format("'{}' is being closed by this process; nothing more is taken", name), {}};
+}
+
+}  // namespace
+
+Runner::Runner(Runtime& runtime, std::unique_ptr<core::Stream> stream, Options options, Opened opened)
+    : runtime_(runtime), options_(std::move(options)), name_(stream->name().text()), work_(runtime.make_signal()), stream_(std::move(stream)),
+      writer_(std::move(opened.writer)) {
+  {
+    const Lock lock(mutex_);
+    status_.token = writer_.token();
+    status_.acknowledged = writer_.acknowledged();
+    status_.claim_requests = opened.claim_requests;
+    // The `ready` record: this owner serves from now on, at that endpoint. Nobody waits for it.
+    const std::string ready = fmt::format("{{\"record\":\"ready\",\"endpoint\":{}}}", json_text(options_.endpoint));
+    mail_.queued.appends.push_back(core::Pending{0, core::RecordKind::control, to_bytes(as_bytes(ready))});
+  }
+  thread_ = runtime_.spawn("onepen-owner", [this] { run(); });
+}
+
+Runner::~Runner() { (void)stop(runtime_.now()); }
+
+Error Runner::reset_error() const {
+  return Error{reset_outcome_, reset_->message, reset_->current};
+}
+
+// Somebody was told that `ticket` was refused: the commit it belongs to is given up, and the next submit is another one's.
+void Runner::told(Ticket ticket) {
+  if (ticket < untold_) return;
+  untold_ = 0;
+  untold_error_.reset();
+}
+
+Result<Ticket> Runner::submit(Bytes payload, Instant deadline) {
+  const Wanted space{Wanted::What::space, payload.size()};
+  while (true) {
+    Ticket ticket = 0;
+    {
+      const Lock lock(mutex_);
+      if (reset_ && guard_on(Guard::reset_final)) return tl::unexpected(reset_error());  // I7
+      if (stopping_) return tl::unexpected(closing(name_));
+      if (untold_error_) {
+        Error error = *untold_error_;
+        told(untold_);
+        return tl::unexpected(std::move(error));
+      }
+      if (ready(space)) {
+        ticket = fates_.add();
+        mail_bytes_ += payload.size();
+        mail_.queued.appends.push_back(core::Pending{ticket, core::RecordKind::data, std::move(payload)});
+      }
+    }
+    if (ticket != 0) {
+      work_->notify();
+      return ticket;
+    }
+    if (!wait_for(space, deadline, nullptr)) {
+      return tl::unexpected(Error{Outcome::unavailable,
+                                  fmt::format("{} bytes wait to be sent to '{}' and the home does not take them; this append was not queued", options_.max_queue_bytes,
+                                              name_),
+                                  {}});
+    }
+  }
+}
+
+Fate Runner::wait(Ticket ticket, Instant deadline, const std::atomic<bool>* interrupted) {
+  const bool decided = wait_for({Wanted::What::fate, ticket}, deadline, interrupted);
+  const Lock lock(mutex_);
+  if (!decided || !fates_.decided(ticket)) {
+    const std::string why = decided                                          ? "the handle was closed"
+                            : interrupted != nullptr && interrupted->load() ? "the wait was interrupted"
+                                                                             : "the home gave no answer in time";
+    return Fate{Fate::Kind::undecided, {}, Error{Outcome::unknown, fmt::format("{}: this append to '{}' may be in the stream, now or later", why, name_), {}}};
+  }
+  Fate fate = fates_.of(ticket);
+  if (fate.kind == Fate::Kind::refused) told(ticket);
+  return fate;
+}
+
+Result<Offset> Runner::confirm(Instant deadline) {
+  core::ConfirmId id = 0;
+  {
+    const Lock lock(mutex_);
+    if (reset_) return tl::unexpected(reset_error());
+    if (stopping_) return tl::unexpected(closing(name_));
+    id = ++last_confirm_;
+    confirms_[id];
+    mail_.queued.confirms.push_back(core::Confirm{id, fates_.last()});
+  }
+  work_->notify();
+  (void)wait_for({Wanted::What::confirmed, id}, deadline, nullptr);
+  const Lock lock(mutex_);
+  const std::optional<Result<Offset>> result = std::move(confirms_[id]);
+  confirms_.erase(id);
+  if (!result) {
+    return tl::unexpected(Error{Outcome::unknown,
+                                fmt::format("the home of '{}' did not confirm in time: what was written before may or may not be in the stream", name_), {}});
+  }
+  if (*result && untold_error_) {  // something submitted before was refused and nobody knows yet
+    Error error = *untold_error_;
+    told(untold_);
+    return tl::unexpected(std::move(error));
+  }
+  return *result;
+}
+
+void Runner::reset(ResetKind kind, std::string message) {
+  bool ended = false;
+  {
+    const Lock lock(mutex_);
+    if (reset_) return;  // the first wins
+    reset_ = Reset{kind, message, status_.token.epoch};
+    reset_outcome_ = core::outcome_of(kind);
+    mail_.give_up = core::GiveUp{kind, std::move(message)};
+    ended = ended_;
+  }
+  if (ended) tell_listeners();
+  else work_->notify();
+}
+
+void Runner::on_reset(std::function<void(const Reset&)> listener) {
+  std::optional<Reset> already;
+  {
+    const Lock lock(mutex_);
+    if (listeners_told_) already = reset_;
+    else listeners_.push_back(listener);
+  }
+  if (already) listener(*already);
+}
+
+Status Runner::status() const {
+  const Lock lock(mutex_);
+  Status status = status_;
+  status.pending = fates_.pending();
+  status.reset = reset_;
+  return status;
+}
+
+Result<> Runner::stop(Instant flush_deadline) {
+  bool second = false;
+  {
+    const Lock lock(mutex_);
+    if (stopped_) return *stopped_;
+    second = std::exchange(stopping_, true);
+  }
+  if (second) {
+    (void)wait_for({Wanted::What::stopped}, Instant::max(), nullptr);
+    const Lock lock(mutex_);
+    return stopped_.value_or(Result<>{});
+  }
+  (void)wait_for({Wanted::What::drained}, flush_deadline, nullptr);
+  {
+    const Lock lock(mutex_);
+    mail_.leave = true;
+  }
+  work_->notify();
+  thread_.reset();  // ends when the request that is out is answered, which the home bounds
+  std::vector<Signal*> wake;
+  Result<> result;
+  {
+    const Lock lock(mutex_);
+    std::vector<Ticket> left;
+    fates_.each_pending([&](Ticket ticket) { left.push_back(ticket); });
+    if (!left.empty()) {
+      const Error error{Outcome::unknown,
+                        fmt::format("'{}' was closed before {} of its appends were decided: they may be in the stream. Opening it again tells.", name_, left.size()), {}};
+      for (const Ticket ticket : left) fates_.decide(ticket, Fate{Fate::Kind::undecided, {}, error});
+      result = tl::unexpected(error);
+    }
+    stopped_ = result;
+    for (const Waiter& waiter : waiters_) wake.push_back(waiter.signal);
+  }
+  for (Signal* signal : wake) signal->notify();
+  return result;
+}
+
+bool Runner::ready(const Wanted& wanted) const {
+  switch (wanted.what) {
+    case Wanted::What::fate: return fates_.decided(wanted.number) || ended_;
+    case Wanted::What::confirmed: {
+      const auto at = confirms_.find(wanted.number);
+      return at == confirms_.end() || at->second.has_value() || ended_;
+    }
+    case Wanted::What::space: {
+      const std::uint64_t waiting = mail_bytes_ + queued_bytes_;
+      return waiting == 0 || waiting + wanted.number <= options_.max_queue_bytes || reset_ || stopping_;
+    }
+    case Wanted::What::drained: return fates_.pending() == 0 || reset_ || ended_;
+    case Wanted::What::stopped: return stopped_.has_value();
+  }
+  return true;
+}
+
+// True: it is so now. False: the deadline, the interrupt, or the process is being stopped.
+bool Runner::wait_for(const Wanted& wanted, Instant deadline, const std::atomic<bool>* interrupted) {
+  Signal* signal = nullptr;
+  {
+    const Lock lock(mutex_);
+    if (ready(wanted)) return true;
+    if (!free_signals_.empty()) {
+      signal = free_signals_.back();
+      free_signals_.pop_back();
+      waiters_.push_back({wanted, signal});
+    }
+  }
+  if (signal == nullptr) {
+    std::unique_ptr<Signal> made = runtime_.make_signal();
+    signal = made.get();
+    const Lock lock(mutex_);
+    signals_.push_back(std::move(made));
+    waiters_.push_back({wanted, signal});
+  }
+  const bool so = sleep_on(*signal, wanted, deadline, interrupted);
+  const Lock lock(mutex_);
+  std::erase_if(waiters_, [&](const Waiter& waiter) { return waiter.signal == signal; });
+  free_signals_.push_back(signal);  // a notify still under way wakes its next user for nothing, who then looks again
+  return so;
+}
+
+bool Runner::sleep_on(Signal& signal, const Wanted& wanted, Instant deadline, const std::atomic<bool>* interrupted) {
+  while (true) {
+    {
+      const Lock lock(mutex_);
+      if (ready(wanted)) return true;
+    }
+    const Instant before = runtime_.now();
+    if (before >= deadline || (interrupted != nullptr && interrupted->load())) return false;
+    const Instant slice = interrupted != nullptr ? std::min<Instant>(deadline, before + kInterruptSlice) : deadline;
+    if (!signal.wait_until(slice) && runtime_.now() == before) return false;  // no time passed: the process is being stopped
+  }
+}
+
+}  // namespace onepen::owner

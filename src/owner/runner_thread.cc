@@ -1,0 +1,157 @@
+// The owner thread: runs the machine, makes the blocking calls, hands out answers.
+#include <algorithm>
+
+#include "base/failpoint.h"
+#include "owner/runner.h"
+
+namespace onepen::owner {
+
+void Runner::run() {
+  if (options_.liveness) beat_at_ = runtime_.now();
+  step(core::Tick{});  // learns when to look
+  while (true) {
+    Mail mail = take();
+    if (mail.any()) step(std::move(mail.queued));
+    if (mail.give_up) step(std::move(*mail.give_up));
+    if (mail.leave) break;
+    tell_listeners();
+    beat_when_due();
+    if (request_) {
+      const core::Request request = std::move(*request_);
+      request_.reset();
+      core::Event answer = carry_out(*stream_, request);
+      if (ONEPEN_FAILPOINT("owner.before_answer")) break;
+      Mail meanwhile = take();  // first what came in while it was out, so that the next batch takes it along
+      if (meanwhile.any()) step(std::move(meanwhile.queued));
+      step(std::move(answer));
+      if (meanwhile.give_up) step(std::move(*meanwhile.give_up));
+      if (meanwhile.leave) break;
+      continue;
+    }
+    if (!sleep()) break;
+  }
+  end();
+}
+
+Runner::Mail Runner::take() {
+  const Lock lock(mutex_);
+  Mail mail = std::move(mail_);
+  mail_ = Mail{};
+  mail_.leave = mail.leave;
+  queued_bytes_ += mail_bytes_;
+  mail_bytes_ = 0;
+  return mail;
+}
+
+void Runner::step(core::Event event) {
+  const bool was_unresolved = std::holds_alternative<core::Unresolved>(writer_.state());
+  if (ids_used_) moment_ = draw_moment(runtime_);
+  moment_.now = runtime_.now();
+  moment_.wall_ms = runtime_.wall_ms();
+  core::Effects effects = writer_.step(moment_, std::move(event));
+  ids_used_ = effects.request.has_value();  // ids go into requests only
+  if (effects.request) request_ = std::move(effects.request);
+  wake_at_ = effects.wake_at;
+  std::vector<Signal*> wake;
+  {
+    const Lock lock(mutex_);
+    wake = publish(effects);
+  }
+  for (Signal* signal : wake) signal->notify();
+  if (was_unresolved && !effects.decided.empty()) {
+    const bool landed = effects.decided.back().fate.kind == core::Fate::Kind::acknowledged;
+    options_.log(LogLevel::warn, "'" + name_ + "': the append that was given up " + (landed ? "is in the stream" : "is not in the stream and never will be"));
+  }
+  tell_listeners();
+}
+
+// Answers under the lock; the caller wakes their waiters without it.
+std::vector<Signal*> Runner::publish(core::Effects& effects) {
+  bool refused = false;
+  for (core::Decided& decided : effects.decided) {
+    if (decided.fate.kind == core::Fate::Kind::refused) {
+      refused = true;
+      untold_ = std::max(untold_, decided.ticket);
+      untold_error_ = decided.fate.error;
+    }
+    fates_.decide(decided.ticket, std::move(decided.fate));
+  }
+  if (refused && !effects.reset) {
+    // What came in since the machine refused its queue stands behind the refused ones just the same.
+    for (const core::Pending& pending : mail_.queued.appends) {
+      if (pending.ticket == 0) continue;
+      untold_ = std::max(untold_, pending.ticket);
+      fates_.decide(pending.ticket, Fate{Fate::Kind::refused, {}, untold_error_});
+    }
+    mail_.queued.appends.clear();
+    mail_bytes_ = 0;
+  }
+  for (core::Confirmed& confirmed : effects.confirmed) {
+    if (const auto at = confirms_.find(confirmed.id); at != confirms_.end()) at->second = std::move(confirmed.result);
+  }
+  if (effects.reset && !reset_) {
+    reset_ = effects.reset;
+    if (const auto* finished = std::get_if<core::Finished>(&writer_.state())) reset_outcome_ = finished->outcome;
+    else reset_outcome_ = core::outcome_of(reset_->kind);
+  }
+  queued_bytes_ = writer_.queued_bytes();
+  status_.acknowledged = writer_.acknowledged();
+  std::vector<Signal*> wake;
+  for (const Waiter& waiter : waiters_) {
+    if (ready(waiter.wanted)) wake.push_back(waiter.signal);
+  }
+  return wake;
+}
+
+// On this thread, once, without the lock: a listener may look at status(), and must not call anything else.
+void Runner::tell_listeners() {
+  std::vector<std::function<void(const Reset&)>> listeners;
+  std::optional<Reset> reset;
+  {
+    const Lock lock(mutex_);
+    if (!reset_ || listeners_told_) return;
+    listeners_told_ = true;
+    listeners.swap(listeners_);
+    reset = reset_;
+  }
+  options_.log(LogLevel::warn, reset->message);
+  for (const auto& listener : listeners) listener(*reset);
+}
+
+bool Runner::sleep() {
+  Instant until = wake_at_.value_or(Instant::max());
+  if (beat_at_) until = std::min(until, *beat_at_);
+  const Instant before = runtime_.now();
+  if (until > before && work_->wait_until(until)) return true;
+  const Instant now = runtime_.now();
+  if (until > before && now == before) return false;
+  if (wake_at_ && *wake_at_ <= now) step(core::Tick{});
+  return true;
+}
+
+// Four signs of life in a term, so that a watcher misses none. Advice: nothing depends on whether one arrives.
+void Runner::beat_when_due() {
+  if (!beat_at_ || runtime_.now() < *beat_at_) return;
+  const bool over = !std::holds_alternative<core::Owning>(writer_.state());
+  if (over) {
+    beat_at_.reset();
+    return;
+  }
+  const std::string liveness = options_.info.liveness.empty() ? to_text(writer_.claim_id()) : options_.info.liveness;
+  const std::string content = std::to_string(++beats_);
+  (void)stream_->beat(liveness, as_bytes(content));
+  beat_at_ = runtime_.now() + options_.term / 4;
+}
+
+void Runner::end() {
+  std::vector<Signal*> wake;
+  {
+    const Lock lock(mutex_);
+    ended_ = true;
+    for (const Waiter& waiter : waiters_) wake.push_back(waiter.signal);
+  }
+  for (Signal* signal : wake) signal->notify();
+  tell_listeners();
+}
+
+}  // namespace onepen::owner
