@@ -1,0 +1,258 @@
+#include "home/object/file_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/failpoint.h"
+#include "base/guard.h"
+#include "base/mutex.h"
+#include "wire/log_object.h"
+
+namespace onepen::home {
+namespace {
+
+constexpr std::size_t kIdDigits = 20, kShardDigits = 17;
+constexpr std::size_t kFoldersRemembered = 256;
+constexpr int kCreateTries = 3;
+constexpr std::size_t kAll = static_cast<std::size_t>(-1);
+
+std::pair<std::string_view, std::string_view> split(std::string_view key) {
+  auto slash = key.rfind('/');
+  if (slash == std::string_view::npos) return {"", key};
+  return {key.substr(0, slash), key.substr(slash + 1)};
+}
+bool all_digits(std::string_view text) { return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }); }
+std::optional<std::uint64_t> number(std::string_view name) {
+  std::uint64_t value = 0;
+  if (name.size() != kIdDigits || !all_digits(name)) return std::nullopt;
+  auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), value);
+  if (bad != std::errc{} || end != name.data() + name.size()) return std::nullopt;
+  return value;
+}
+bool is_log(std::string_view folder) { return split(folder).second == "@log"; }
+bool counts_when_synced(std::string_view folder) { return is_log(folder) || split(folder).second == "@mark"; }
+
+// Failures before which nothing can have got the name.
+bool certainly_not_written(int code) {
+  switch (code) {
+    case ENOSPC: case EDQUOT: case EACCES: case EPERM: case EROFS: case ENOENT: case ENOTDIR: case ENAMETOOLONG: case EMFILE: case ENFILE: case ENOMEM:
+    case EFBIG: case EMLINK: case EXDEV: return true;
+    default: return false;
+  }
+}
+
+class FileStore final : public ObjectStore {
+ public:
+  FileStore(Runtime& runtime, io::Disk& disk, std::string root)
+      : disk_(disk), root_(std::move(root)), scratch_prefix_(fmt::format("{:016x}", runtime.random_u64())) {}
+
+  Result<Bytes> get(const std::string& key) override { return get_range(key, 0, wire::kMaxObjectBytes + 1); }
+  Result<Bytes> get_range(const std::string& key, std::uint64_t from, std::uint64_t size) override;
+  Result<PutOutcome> put_if_absent(const std::string& key, ByteView bytes) override;
+  Result<> put(const std::string& key, ByteView bytes) override;
+  Result<std::vector<std::string>> list(const std::string& folder, const std::string& after, std::size_t limit) override;
+  Result<> erase(const std::string& key) override;
+  std::string describe() const override { return "directory " + root_; }
+
+ private:
+  struct Place {
+    std::string folder, path;
+    std::string scratch_folder;  // beside the key's own folder
+    std::optional<std::uint64_t> id;
+  };
+  struct Seen {  // ids low..high of a folder are durable
+    std::uint64_t low = 0, high = 0;
+  };
+  Place place(const std::string& key) const;
+  std::string scratch(const Place& at) { return fmt::format("{}/{}-{}", at.scratch_folder, scratch_prefix_, scratch_count_++); }
+  Result<> believe(const std::string& folder, std::optional<std::uint64_t> low, std::uint64_t high);  // sync, once per name
+  void remember(const std::string& folder, std::uint64_t low, std::uint64_t high);
+  bool poisoned(const std::string& folder);
+  void poison(const std::string& folder);
+  void sweep(const Place& at);
+  Result<std::vector<std::string>> list_log(const std::string& folder, const std::string& after, std::size_t limit);
+  tl::unexpected<Error> refused(const io::DiskError& error, bool writing) const;
+
+  io::Disk& disk_;
+  const std::string root_, scratch_prefix_;
+  std::atomic<std::uint64_t> scratch_count_{0};
+  Mutex mutex_;
+  std::map<std::string, Seen> seen_ ONEPEN_GUARDED_BY(mutex_);
+  std::set<std::string> poisoned_ ONEPEN_GUARDED_BY(mutex_), swept_ ONEPEN_GUARDED_BY(mutex_);
+};
+
+FileStore::Place FileStore::place(const std::string& key) const {
+  auto [folder, name] = split(key);
+  Place at;
+  at.folder = folder.empty() ? root_ : fmt::format("{}/{}", root_, folder);
+  at.id = number(name);
+  if (is_log(folder)) at.folder += fmt::format("/{}", name.substr(0, std::min(name.size(), kShardDigits)));
+  at.path = fmt::format("{}/{}", at.folder, name);
+  auto above = split(folder).first;
+  at.scratch_folder = above.empty() ? root_ + "/@tmp" : fmt::format("{}/{}/@tmp", root_, above);
+  return at;
+}
+
+tl::unexpected<Error> FileStore::refused(const io::DiskError& error, bool writing) const {
+  switch (error.code) {
+    case ENOENT: return tl::unexpected(Error{Outcome::not_found, error.message, {}});
+    case EACCES: case EPERM: case EROFS:
+      return tl::unexpected(Error{Outcome::unauthorised,
+                                  writing ? fmt::format("{}. Writing needs write permission in {}; without it, open read-only.", error.message, root_)
+                                          : fmt::format("{}. Reading needs read permission in {}.", error.message, root_), {}});
+    default: return tl::unexpected(Error{Outcome::unavailable, error.message, {}});
+  }
+}
+
+void FileStore::remember(const std::string& folder, std::uint64_t low, std::uint64_t high) {
+  Lock lock(mutex_);
+  if (seen_.size() >= kFoldersRemembered && !seen_.contains(folder)) seen_.clear();  // forgetting costs a sync, nothing else
+  auto [it, fresh] = seen_.try_emplace(folder, Seen{low, high});
+  if (fresh) return;
+  auto& s = it->second;
+  bool touches = low <= s.high + 1 && s.low <= high + 1;
+  s = touches ? Seen{std::min(s.low, low), std::max(s.high, high)} : Seen{low, high};
+}
+
+Result<> FileStore::believe(const std::string& folder, std::optional<std::uint64_t> low, std::uint64_t high) {
+  if (low) {
+    Lock lock(mutex_);
+    auto it = seen_.find(folder);
+    if (it != seen_.end() && it->second.low <= *low && high <= it->second.high) return {};
+  }
+  if (poisoned(folder))
+    return tl::unexpected(Error{Outcome::unavailable, fmt::format("{} could not be synced earlier: what is in it may not be durable. Check the disk, then "
+                                                                  "start this program again.", folder), {}});
+  if (guard_on(Guard::dir_reader_syncs)) {
+    if (auto synced = disk_.sync_folder(folder); !synced) {
+      poison(folder);
+      return refused(synced.error(), false);
+    }
+  }
+  if (low) remember(folder, *low, high);
+  return {};
+}
+
+bool FileStore::poisoned(const std::string& folder) {
+  Lock lock(mutex_);
+  return poisoned_.contains(folder);
+}
+void FileStore::poison(const std::string& folder) {
+  Lock lock(mutex_);
+  poisoned_.insert(folder);
+}
+
+Result<Bytes> FileStore::get_range(const std::string& key, std::uint64_t from, std::uint64_t size) {
+  auto at = place(key);
+  auto bytes = disk_.read(at.path, from, size);
+  if (!bytes) return refused(bytes.error(), false);
+  if (counts_when_synced(split(key).first))
+    if (auto ok = believe(at.folder, at.id, at.id.value_or(0)); !ok) return tl::unexpected(ok.error());
+  return std::move(*bytes);
+}
+
+Result<PutOutcome> FileStore::put_if_absent(const std::string& key, ByteView bytes) {
+  auto at = place(key);
+  if (poisoned(at.folder))
+    return tl::unexpected(Error{Outcome::unavailable, fmt::format("{} could not be synced earlier, so nothing more is written there. Check the disk, then start "
+                                                                  "this program again.", at.folder), {}});
+  io::DiskResult<> made;
+  for (int attempt = 0; attempt < kCreateTries; ++attempt) {
+    made = disk_.create_whole(at.path, bytes, guard_on(Guard::dir_file_synced), scratch(at));
+    if (made || made.error().code != ENOENT) break;
+    // The first object here; or, on a disk that needs one, there is no scratch folder yet, or somebody swept our scratch file.
+    if (auto ok = disk_.make_folders(attempt == 0 ? at.folder : at.scratch_folder); !ok) return refused(ok.error(), true);
+  }
+  if (!made && made.error().code == EEXIST) return PutOutcome::exists;
+  if (!made && certainly_not_written(made.error().code)) return refused(made.error(), true);
+  if (!made) return PutOutcome::unknown;
+  if (ONEPEN_FAILPOINT("file_store.linked")) return PutOutcome::unknown;
+  if (auto synced = disk_.sync_folder(at.folder); !synced) {
+    poison(at.folder);
+    return PutOutcome::unknown;
+  }
+  if (at.id) remember(at.folder, *at.id, *at.id);
+  sweep(at);
+  return PutOutcome::created;
+}
+
+// Once per process and stream, after the first create there: what a killed writer left behind. A live writer whose scratch file goes makes another.
+void FileStore::sweep(const Place& at) {
+  {
+    Lock lock(mutex_);
+    if (!swept_.insert(at.scratch_folder).second) return;
+  }
+  auto names = disk_.list(at.scratch_folder, "", kAll);
+  if (!names) return;
+  for (const auto& name : *names)
+    if (!name.starts_with(scratch_prefix_)) (void)disk_.remove(at.scratch_folder + "/" + name);
+}
+
+Result<> FileStore::put(const std::string& key, ByteView bytes) {
+  auto at = place(key);
+  for (int attempt = 0;; ++attempt) {
+    auto temp = scratch(at);
+    auto made = disk_.create(temp, bytes, false);
+    if (made) made = disk_.rename(temp, at.path);
+    if (made) return {};
+    (void)disk_.remove(temp);
+    if (made.error().code != ENOENT || attempt + 1 >= kCreateTries) return refused(made.error(), true);
+    for (const auto* folder : {&at.folder, &at.scratch_folder})
+      if (auto ok = disk_.make_folders(*folder); !ok) return refused(ok.error(), true);
+  }
+}
+
+Result<std::vector<std::string>> FileStore::list(const std::string& folder, const std::string& after, std::size_t limit) {
+  if (is_log(folder)) return list_log(folder, after, limit);
+  auto path = folder.empty() ? root_ : fmt::format("{}/{}", root_, folder);
+  auto names = disk_.list(path, after, limit);
+  if (!names && (names.error().code == ENOENT || names.error().code == ENOTDIR)) return std::vector<std::string>{};
+  if (!names) return refused(names.error(), false);
+  if (!names->empty() && counts_when_synced(folder))
+    if (auto ok = believe(path, std::nullopt, 0); !ok) return tl::unexpected(ok.error());
+  return std::move(*names);
+}
+
+Result<std::vector<std::string>> FileStore::list_log(const std::string& folder, const std::string& after, std::size_t limit) {
+  auto path = fmt::format("{}/{}", root_, folder);
+  auto shards = disk_.list(path, "", kAll);
+  if (!shards && (shards.error().code == ENOENT || shards.error().code == ENOTDIR)) return std::vector<std::string>{};
+  if (!shards) return refused(shards.error(), false);
+  std::vector<std::string> out;
+  for (const auto& shard : *shards) {
+    if (out.size() >= limit) break;
+    if (shard < std::string_view(after).substr(0, kShardDigits)) continue;
+    auto shard_path = path + "/" + shard;
+    auto names = disk_.list(shard_path, after, limit - out.size());
+    if (!names && names.error().code == ENOENT) continue;
+    if (!names) return refused(names.error(), false);
+    if (names->empty()) continue;
+    auto low = number(names->front()), high = number(names->back());
+    bool run = low && high && *high - *low + 1 == names->size();  // no name between them that was not seen
+    auto ok = run ? believe(shard_path, low, *high) : believe(shard_path, std::nullopt, 0);
+    if (!ok) return tl::unexpected(ok.error());
+    out.insert(out.end(), std::make_move_iterator(names->begin()), std::make_move_iterator(names->end()));
+  }
+  return out;
+}
+
+Result<> FileStore::erase(const std::string& key) {
+  auto gone = disk_.remove(place(key).path);
+  if (!gone && gone.error().code != ENOENT) return refused(gone.error(), true);
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<ObjectStore> make_file_store(Runtime& runtime, io::Disk& disk, std::string root) {
+  return std::make_unique<FileStore>(runtime, disk, std::move(root));
+}
+
+}  // namespace onepen::home

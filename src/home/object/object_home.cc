@@ -1,0 +1,91 @@
+#include "home/object/object_home.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "home/object/object_stream.h"
+
+namespace onepen::home {
+namespace {
+
+constexpr std::size_t kAll = static_cast<std::size_t>(-1);
+constexpr std::size_t kMaxNameBytes = 200;  // base/ids.h
+
+class ObjectHome final : public core::Home {
+ public:
+  ObjectHome(Runtime& runtime, std::unique_ptr<ObjectStore> store, ObjectHomeOptions options)
+      : runtime_(runtime), store_(std::move(store)), options_(std::move(options)) {}
+
+  std::unique_ptr<core::Stream> stream(const StreamName& name) override { return std::make_unique<ObjectStream>(runtime_, *store_, options_, name); }
+  const std::string& url() const override { return options_.url; }
+
+  Result<std::vector<std::string>> list(const std::string& prefix) override {
+    std::vector<std::string> names;
+    if (auto ok = walk("", prefix, names); !ok) return tl::unexpected(ok.error());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  // A folder with an @log is a stream; every other entry is looked into, as long as names below it can begin with the prefix.
+  Result<> walk(const std::string& folder, const std::string& prefix, std::vector<std::string>& names) {
+    auto entries = store_->list(folder, "", kAll);
+    if (!entries) return tl::unexpected(entries.error());
+    for (const auto& entry : *entries) {
+      if (entry == "@log" && !folder.empty() && folder.starts_with(prefix)) names.push_back(folder);
+      auto below = folder.empty() ? entry : folder + "/" + entry;
+      bool may_match = below.starts_with(prefix) || prefix.starts_with(below);
+      if (!may_match || below.size() > kMaxNameBytes || !StreamName::parse(below)) continue;
+      if (auto ok = walk(below, prefix, names); !ok) return ok;
+    }
+    return {};
+  }
+
+  Runtime& runtime_;
+  std::unique_ptr<ObjectStore> store_;
+  const ObjectHomeOptions options_;
+};
+
+tl::unexpected<Error> cannot_fence(const ObjectStore& store, std::string_view evidence) {
+  return tl::unexpected(Error{Outcome::invalid,
+                              fmt::format("The {} cannot keep two writers apart: {}. Nothing of Onepen's was written there; choose another place.",
+                                          store.describe(), evidence), {}});
+}
+
+Result<> probe(ObjectStore& store, const std::string& folder, const std::string& name) {
+  const auto key = folder + "/" + name;
+  auto first = store.put_if_absent(key, as_bytes("first"));
+  if (!first) return tl::unexpected(first.error());
+  if (*first == PutOutcome::unknown)
+    return tl::unexpected(Error{Outcome::unavailable, fmt::format("The {} does not say whether it created {}.", store.describe(), key), {}});
+  if (*first != PutOutcome::created) return cannot_fence(store, fmt::format("it says that {}, a name never used before, exists", key));
+  auto second = store.put_if_absent(key, as_bytes("second"));
+  if (!second) return tl::unexpected(second.error());
+  if (*second != PutOutcome::exists) return cannot_fence(store, fmt::format("{} was created twice with different contents", key));
+  auto read = store.get(key);
+  if (!read && read.error().outcome != Outcome::not_found) return tl::unexpected(read.error());
+  if (!read || as_text(*read) != "first") return cannot_fence(store, fmt::format("{} does not read back as it was created", key));
+  auto names = store.list(folder, "", kAll);
+  if (!names) return tl::unexpected(names.error());
+  if (std::find(names->begin(), names->end(), name) == names->end())
+    return cannot_fence(store, fmt::format("{} was created and its folder does not list it", key));
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<core::Home> make_object_home(Runtime& runtime, std::unique_ptr<ObjectStore> store, ObjectHomeOptions options) {
+  return std::make_unique<ObjectHome>(runtime, std::move(store), std::move(options));
+}
+
+Result<> probe_can_fence(Runtime& runtime, ObjectStore& store) {
+  const std::string folder = "@probe", name = fmt::format("{:016x}{:016x}", runtime.random_u64(), runtime.random_u64());
+  auto answer = probe(store, folder, name);
+  auto tidied = store.erase(folder + "/" + name);
+  (void)store.erase(folder);  // another prober's object may lie in it
+  if (!answer) return answer;
+  return tidied;
+}
+
+}  // namespace onepen::home

@@ -1,0 +1,31 @@
+// The object home (homes.md, 1): streams as runs of log objects in a directory or bucket, each object created only if absent. No server, no lock: the
+// create is the commit and the fence, by rules B1-B4, B6 and B7, which the code cites.
+//
+// Reading, listing, stat and history issue no write. A log that cannot be right (an object damaged, missing in the middle, of another stream, or not
+// following the one before it) stops every reader and claimer with `fence_unavailable` and a message that names the object and says what to do; an object
+// of a newer format stops them with `invalid`. Nothing is ever rebuilt over it.
+// Thread-safety: ObjectHome is thread-safe when its store is; a stream session is used by one thread at a time.
+#pragma once
+#include <memory>
+
+#include "base/log.h"
+#include "base/runtime.h"
+#include "core/home.h"
+#include "home/object/object_store.h"
+
+namespace onepen::home {
+
+struct ObjectHomeOptions {
+  std::string url;  // without secrets; for messages and as the home's name
+  // wait() asks again after poll_min, then ever more rarely up to poll_max while nothing comes.
+  std::chrono::nanoseconds poll_min{std::chrono::milliseconds(1)}, poll_max{std::chrono::milliseconds(50)};
+};
+
+// `runtime` outlives the home.
+std::unique_ptr<core::Home> make_object_home(Runtime& runtime, std::unique_ptr<ObjectStore> store, ObjectHomeOptions options);
+
+// Asks the place to prove that it can fence: two creates of one name have one winner, and what was created is read and listed at once. Leaves nothing
+// behind. Errors: `invalid` with the evidence (it cannot fence), else what the store answered. Writes: only for those who mean to write.
+Result<> probe_can_fence(Runtime& runtime, ObjectStore& store);
+
+}  // namespace onepen::home
