@@ -72,7 +72,7 @@ class Run:
         while True:
             line = self.worker.line()
             if line is None:
-                raise Failure(f"the process died of a failed disk operation (exit {self.worker.child.wait()})\n{self.worker.errors()}")
+                raise Failure(f"the process died of a failed disk operation (exit {self.worker.died()})\n{self.worker.errors()}")
             if "txn" in line:
                 self.answers[line["txn"]] = line
             elif line.get("ok"):

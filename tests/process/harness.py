@@ -230,7 +230,8 @@ class Worker:
 
     def answer(self):
         got = self.line()
-        check(got is not None, f"worker {self.pid} died while it was asked something (exit {self.child.wait()})", self.errors())
+        if got is None:
+            raise Failure(f"worker {self.pid} died while it was asked something (exit {self.died()})\n{self.errors()}")
         if not got.get("ok"):
             raise SqlError(got)
         return got
@@ -328,12 +329,17 @@ class Worker:
         self.forget()
 
     def quit(self):
-        """Ends it in good order: closes what is open, then exits."""
-        self.child.stdin.close()
+        """Ends it in good order: closes what is open, then exits. Returns its exit code."""
+        with contextlib.suppress(OSError):
+            self.child.stdin.close()
+        return self.died()
+
+    def died(self):
+        """Waits for its end; the exit code, -9 when it was killed."""
         try:
             code = self.child.wait(timeout=HANG_SECONDS)
         except subprocess.TimeoutExpired:
-            raise Failure(f"hang: worker {self.pid} does not end after its input was closed\n{self.stack()}") from None
+            raise Failure(f"hang: worker {self.pid} does not end\n{self.stack()}") from None
         self.forget()
         return code
 

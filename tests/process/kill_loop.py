@@ -73,12 +73,10 @@ def life(root, db, cache, env, count=TRANSACTIONS, kill_after=None):
             if kill_after is not None and seen >= kill_after:
                 os.kill(worker.pid, signal.SIGKILL)
                 kill_after = None
-    finally:
-        done = worker.child.poll() is None and worker.child.stdin is not None
-    if done:
-        worker.child.stdin.close()
-    code = worker.child.wait()
-    worker.forget()
+    except BaseException:
+        worker.kill()
+        raise
+    code = worker.quit() if line is not None else worker.died()
     check(code in (0, -signal.SIGKILL), f"life {db.lives} ({env}) ended with {code} while {died_in}", worker.errors())
     worker.log.unlink()
     return code == -signal.SIGKILL
