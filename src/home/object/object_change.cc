@@ -181,6 +181,11 @@ Answer<ClaimReceipt> ObjectStream::claim(const ClaimRequest& request) {
   requests_ = 0;
   if (request.epoch.value == 0 || request.claim_id.nil() || request.attempt.nil() || (request.create && request.first_incarnation.nil()))
     return refuse(Outcome::invalid, "A claim needs an epoch, a claim id and a put id, and an incarnation when it may make the stream.");
+  if (!place_.may_write) {
+    if (place_.options.prepare_writing)
+      if (auto ok = place_.options.prepare_writing(); !ok) return refuse(ok.error());
+    place_.may_write = true;
+  }
   if (flight_ && flight_->attempt != request.attempt) flight_.reset();  // safe: this claim goes to the lowest absent id, and one of the two loses it
   if (flight_) {  // B2: its answer was lost before
     auto landed = send();

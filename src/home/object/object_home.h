@@ -6,6 +6,7 @@
 // of a newer format stops them with `invalid`. Nothing is ever rebuilt over it.
 // Thread-safety: ObjectHome is thread-safe when its store is; a stream session is used by one thread at a time.
 #pragma once
+#include <functional>
 #include <memory>
 
 #include "base/log.h"
@@ -19,6 +20,9 @@ struct ObjectHomeOptions {
   std::string url;  // without secrets; for messages and as the home's name
   // wait() asks again after poll_min, then ever more rarely up to poll_max while nothing comes.
   std::chrono::nanoseconds poll_min{std::chrono::milliseconds(1)}, poll_max{std::chrono::milliseconds(50)};
+  // Runs once before the first claim through this home, and again until it succeeds: the place is made, and proves that it can fence. Its error refuses the
+  // claim. May be empty.
+  std::function<Result<>()> prepare_writing{};
 };
 
 // `runtime` outlives the home.

@@ -33,8 +33,8 @@ std::uint64_t bytes_of(const std::vector<Record>& records, std::size_t from) {
 
 }  // namespace
 
-ObjectStream::ObjectStream(Runtime& runtime, ObjectStore& store, const ObjectHomeOptions& options, StreamName name)
-    : runtime_(runtime), store_(store), options_(options), name_(name), log_folder_(name.text() + "/@log"), mark_folder_(name.text() + "/@mark"),
+ObjectStream::ObjectStream(Place& place, StreamName name)
+    : place_(place), store_(place.store), name_(name), log_folder_(name.text() + "/@log"), mark_folder_(name.text() + "/@mark"),
       alive_folder_(name.text() + "/@alive"), fold_(std::move(name)) {}
 
 tl::unexpected<core::Refusal> ObjectStream::refuse(Outcome outcome, std::string message) const {
@@ -293,17 +293,17 @@ Answer<core::StreamStat> ObjectStream::stat() {
 Answer<bool> ObjectStream::wait(const Offset& from, Instant deadline) {
   auto at = position_of(from);
   if (!at) return tl::unexpected(at.error());
-  auto pause = options_.poll_min;
+  auto pause = place_.options.poll_min;
   for (;;) {
     if (fold_.state().presence != core::Presence::absent && (!*at || fold_.state().tail > **at)) return true;
     auto ids = list_from(fold_.next_id(), 1);
     if (!ids) return tl::unexpected(ids.error());
     if (!ids->empty()) return true;
-    auto now = runtime_.now();
+    auto now = place_.runtime.now();
     if (now >= deadline) return false;
-    runtime_.sleep_until(std::min(deadline, now + pause));
-    if (runtime_.now() <= now) return false;  // the process is being stopped: sleeping ends at once
-    pause = std::min<std::chrono::nanoseconds>(pause + pause / 2, options_.poll_max);
+    place_.runtime.sleep_until(std::min(deadline, now + pause));
+    if (place_.runtime.now() <= now) return false;  // the process is being stopped: sleeping ends at once
+    pause = std::min<std::chrono::nanoseconds>(pause + pause / 2, place_.options.poll_max);
   }
 }
 

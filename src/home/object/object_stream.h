@@ -6,6 +6,7 @@
 //    └──────────────────────────────────────────────────────────────────────────────────────┘
 //                                        folded ──► undecided: a create whose answer was lost; the same bytes go to the same id until it is decided (B2)
 #pragma once
+#include <atomic>
 #include <optional>
 #include <string>
 
@@ -20,9 +21,17 @@ inline constexpr std::uint64_t kMaxBatchPayload = 48u << 20;
 inline constexpr int kTriesBeforeRace = 4;     // ids a claim may lose to data before it races each create (B3)
 inline constexpr int kMaxClaimTries = 1000;    // then `claim_races`
 
+// What the sessions of one home share; outlives them.
+struct Place {
+  Runtime& runtime;
+  ObjectStore& store;
+  const ObjectHomeOptions& options;
+  std::atomic<bool> may_write{false};  // prepare_writing succeeded
+};
+
 class ObjectStream final : public core::Stream {
  public:
-  ObjectStream(Runtime& runtime, ObjectStore& store, const ObjectHomeOptions& options, StreamName name);
+  ObjectStream(Place& place, StreamName name);
 
   const StreamName& name() const override { return name_; }
   core::Answer<core::StreamStat> stat() override;
@@ -86,9 +95,8 @@ class ObjectStream final : public core::Stream {
   tl::unexpected<core::Refusal> refused(const core::Decision& decision, Epoch ours) const;
   tl::unexpected<core::Refusal> undecided(std::string_view why) const;
 
-  Runtime& runtime_;
+  Place& place_;
   ObjectStore& store_;
-  const ObjectHomeOptions& options_;
   const StreamName name_;
   const std::string log_folder_, mark_folder_, alive_folder_;
   LogFold fold_;

@@ -1,0 +1,142 @@
+#include "home/object/open_home.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "home/object/file_store.h"
+#include "home/object/object_home.h"
+#include "io/mounts.h"
+
+namespace onepen::home {
+namespace {
+
+// A link(2) and a listing on them are one kernel's business, seen by every process of the machine at once.
+constexpr std::array<std::string_view, 14> kLocal{"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "jfs", "nilfs2", "reiserfs", "tmpfs", "ramfs", "overlay"};
+constexpr std::array<std::string_view, 6> kLater{"s3", "az", "http", "https", "postgres", "postgresql"};
+
+tl::unexpected<Error> invalid(std::string message) { return tl::unexpected(Error{Outcome::invalid, std::move(message), {}}); }
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+std::optional<std::string> percent_decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out += text[i];
+      continue;
+    }
+    if (i + 2 >= text.size() || hex_digit(text[i + 1]) < 0 || hex_digit(text[i + 2]) < 0) return std::nullopt;
+    out += static_cast<char>(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2]));
+    i += 2;
+  }
+  if (out.find('\0') != std::string::npos) return std::nullopt;
+  return out;
+}
+
+// "name:password@" before the path, or a parameter that names a secret. The message never repeats the URL.
+bool holds_secret(std::string_view url) {
+  auto rest = url.substr(std::min(url.size(), url.find("://") == std::string_view::npos ? std::size_t{0} : url.find("://") + 3));
+  auto authority = rest.substr(0, rest.find('/'));
+  auto at = authority.find('@');
+  if (at != std::string_view::npos && authority.substr(0, at).find(':') != std::string_view::npos) return true;
+  auto query = url.find('?');
+  if (query == std::string_view::npos) return false;
+  std::string parameters(url.substr(query));
+  std::transform(parameters.begin(), parameters.end(), parameters.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  constexpr std::array<std::string_view, 6> kSecrets{"password", "secret", "token", "credential", "access_key", "sig="};
+  return std::any_of(kSecrets.begin(), kSecrets.end(), [&](auto word) { return parameters.find(word) != std::string::npos; });
+}
+
+std::string without_slashes_at_end(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+Result<> judge(const io::PathFacts& facts) { return judge_filesystem(io::read_mountinfo(), facts.real); }
+
+// Before the first claim: the folder is there, can be written, and keeps two writers apart.
+Result<> prepare_writing(Runtime& runtime, io::Disk& disk, const std::string& path) {
+  auto facts = io::look_at(path);
+  if (!facts.exists) {
+    if (!facts.parent_exists) return tl::unexpected(Error{Outcome::not_found, fmt::format("There is no folder above {}. Make it first: mkdir -p {}", path, path), {}});
+    if (auto made = disk.make_folders(path); !made)
+      return tl::unexpected(Error{Outcome::unauthorised, fmt::format("The home {} does not exist and {}.", path, made.error().message), {}});
+    facts = io::look_at(path);
+  }
+  if (auto ok = judge(facts); !ok) return ok;
+  if (!facts.writable)
+    return tl::unexpected(Error{Outcome::unauthorised, fmt::format("This process has no permission to write in the home {}. Writing needs it; without it, open "
+                                                                   "read-only.", path), {}});
+  return probe_can_fence(runtime, *make_file_store(runtime, disk, path));
+}
+
+Result<std::unique_ptr<core::Home>> open_file_home(Runtime& runtime, io::Disk& disk, const std::string& url) {
+  auto parsed = path_of_file_url(url);
+  if (!parsed) return tl::unexpected(parsed.error());
+  const auto& path = *parsed;
+  auto facts = io::look_at(path);
+  if (facts.exists && !facts.folder) return invalid(fmt::format("{} is a file; a home is a folder.", path));
+  if (!facts.exists && !facts.parent_exists)
+    return tl::unexpected(Error{Outcome::not_found, fmt::format("There is no home at {}, and no folder above it. Check the path, or make it: mkdir -p {}", path, path), {}});
+  if (auto ok = judge(facts); !ok) return tl::unexpected(ok.error());
+  if (facts.exists && !facts.readable)
+    return tl::unexpected(Error{Outcome::unauthorised, fmt::format("This process has no permission to read the home {}.", path), {}});
+  ObjectHomeOptions options;
+  options.url = "file://" + path;
+  options.prepare_writing = [&runtime, &disk, path] { return prepare_writing(runtime, disk, path); };
+  return make_object_home(runtime, make_file_store(runtime, disk, path), std::move(options));
+}
+
+}  // namespace
+
+Result<std::string> path_of_file_url(std::string_view url) {
+  constexpr std::string_view kScheme = "file://";
+  if (!url.starts_with(kScheme)) return invalid(fmt::format("'{}' is not a file URL: write file:///absolute/path.", url));
+  auto rest = url.substr(kScheme.size());
+  if (rest.starts_with("localhost/")) rest.remove_prefix(std::string_view("localhost").size());
+  if (!rest.starts_with('/')) return invalid(fmt::format("'{}' names no absolute path: write file:///absolute/path (three slashes).", url));
+  if (rest.find_first_of("?#") != std::string_view::npos) return invalid(fmt::format("'{}' has parameters; a file home takes none.", url));
+  auto path = percent_decoded(rest);
+  if (!path) return invalid(fmt::format("'{}' has a '%' that is not followed by two hexadecimal digits.", url));
+  for (std::size_t from = 0; from < path->size();) {  // a home that moves with a symbolic link or a parent folder is another home
+    auto slash = std::min(path->find('/', from), path->size());
+    if (path->substr(from, slash - from) == "..") return invalid(fmt::format("'{}' holds '..': write the path without it.", url));
+    from = slash + 1;
+  }
+  return without_slashes_at_end(std::move(*path));
+}
+
+Result<> judge_filesystem(std::string_view mountinfo, std::string_view real_path) {
+  auto mount = io::mount_of(mountinfo, real_path);
+  if (!mount) return invalid(fmt::format("Cannot tell which filesystem {} lies on (/proc/self/mountinfo does not say), so not whether it keeps two writers apart.", real_path));
+  if (std::find(kLocal.begin(), kLocal.end(), mount->type) != kLocal.end()) return {};
+  if ((mount->type == "nfs" || mount->type == "nfs4") && mount->has_option("lookupcache=none")) return {};
+  if (mount->type == "nfs" || mount->type == "nfs4")
+    return invalid(fmt::format("{} is on a network filesystem that caches lookups: {} is {} from {}, mounted with {}. A cached lookup can hide a newer owner. Mount it "
+                               "with lookupcache=none, or choose a local folder.", real_path, mount->point, mount->type, mount->source, mount->options));
+  return invalid(fmt::format("{} is on a filesystem that is not known to keep two writers apart: {} is {} from {}, mounted with {}. Choose a local folder (ext4, xfs, "
+                             "btrfs, ...).", real_path, mount->point, mount->type, mount->source, mount->options));
+}
+
+Result<std::unique_ptr<core::Home>> open_home(Runtime& runtime, io::Disk& disk, const std::string& url, const Log&) {
+  if (holds_secret(url)) return invalid("The URL of the home holds a secret. Secrets never stand in a URL: put it in ONEPEN_CREDENTIAL.");
+  auto colon = url.find(':');
+  auto scheme = url.substr(0, colon);
+  bool is_scheme = colon != std::string::npos && !scheme.empty() && scheme.find('/') == std::string::npos;
+  if (!is_scheme)
+    return invalid(url.starts_with('/') ? fmt::format("'{}' is a path, not the URL of a home: write file://{}", url, url)
+                                        : fmt::format("'{}' is not the URL of a home: write file:///absolute/path.", url));
+  if (scheme == "file") return open_file_home(runtime, disk, url);
+  if (std::find(kLater.begin(), kLater.end(), scheme) != kLater.end())
+    return invalid(fmt::format("Homes at {}:// are not in this version of Onepen yet; file:///absolute/path is.", scheme));
+  return invalid(fmt::format("'{}' is not a scheme of a home. Known: file:///absolute/path.", scheme));
+}
+
+}  // namespace onepen::home

@@ -1,0 +1,32 @@
+// Which filesystem a path lies on, from the text of /proc/self/mountinfo (proc(5)). The parser is pure, so that tests can feed it any mount.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace onepen::io {
+
+struct Mount {
+  std::string point;    // where it is mounted
+  std::string type;     // "ext4", "nfs4", "fuse.sshfs"
+  std::string source;
+  std::string options;  // of the mount and of its superblock, comma separated: "rw,relatime,lookupcache=none"
+  bool has_option(std::string_view option) const;  // whole option, "lookupcache=none"
+};
+
+// The mount that `path` (absolute, without symbolic links) lies on: the longest mount point above it, the last one mounted there. None: not told.
+std::optional<Mount> mount_of(std::string_view mountinfo, std::string_view path);
+
+// /proc/self/mountinfo; empty when it cannot be read.
+std::string read_mountinfo();
+
+// What a path is, before anything is opened there.
+struct PathFacts {
+  bool exists = false, folder = false, parent_exists = false;
+  bool readable = false;  // this process may list it and read in it
+  bool writable = false;  // this process may create in it (in its parent, when it does not exist)
+  std::string real;       // without symbolic links; of the parent when the path does not exist
+};
+PathFacts look_at(const std::string& path);
+
+}  // namespace onepen::io
