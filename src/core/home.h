@@ -84,7 +84,7 @@ struct AppendBatch {
   std::vector<Append> appends;
 };
 struct AppendReceipt {
-  std::vector<Offset> offsets;  // offsets[i]: just after appends[i]
+  std::vector<Offset> offsets;  // offsets[i]: just after appends[i]; fewer than the appends: the rest certainly was not applied, ask again to learn why
 };
 
 // One record that counts (void ones are never shown).
