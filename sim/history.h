@@ -82,6 +82,7 @@ struct Final {
   std::vector<std::uint64_t> sums;                  // sums[n]: of the first n records
   std::map<std::string, std::size_t> by_offset;     // offset just after it → index
   std::map<std::uint64_t, std::vector<std::size_t>> by_digest;  // payload digest → where
+  std::map<std::uint64_t, Bytes> objects;           // the raw objects of the log, by id
   void build();
 };
 
@@ -97,5 +98,6 @@ void check_i4(const Evidence&);
 void check_i5(const Evidence&);
 void check_i6(const Evidence&);
 void check_i9(const Evidence&);
+void check_judge(const Evidence&);  // the raw log, folded by a rule of its own
 
 }  // namespace onepen::sim

@@ -36,12 +36,12 @@ std::string one_line(std::string text) {
 }
 
 // What a worker writes: "F seed text" for each violation, in the end "S" and its counts.
-void work(const SweepOptions& options, unsigned number, std::uint64_t* current, std::FILE* out) {
+void work(const SweepOptions& options, std::uint64_t first, std::uint64_t* current, std::FILE* out) {
   std::signal(SIGALRM, on_alarm);
   StackPool stacks;
   Sometimes sometimes;
   std::uint64_t seeds = 0, steps = 0, records = 0;
-  for (std::uint64_t seed = options.first + number; seed <= options.last; seed += options.jobs) {
+  for (std::uint64_t seed = first; seed <= options.last; seed += options.jobs) {
     *current = seed;
     ::alarm(kHangSeconds);
     const bool twice = options.repeat_every != 0 && seed / options.jobs % options.repeat_every == 0;
@@ -76,7 +76,7 @@ void take_line(const std::string& line, const SweepOptions& options, SweepResult
   }
 }
 
-Worker start(const SweepOptions& options, unsigned number, std::uint64_t* current) {
+Worker start(const SweepOptions& options, std::uint64_t first, std::uint64_t* current) {
   std::array<int, 2> ends{};
   ONEPEN_CHECK(::pipe(ends.data()) == 0, "cannot make a pipe for a worker");
   std::fflush(nullptr);
@@ -85,12 +85,27 @@ Worker start(const SweepOptions& options, unsigned number, std::uint64_t* curren
   if (pid == 0) {
     ::close(ends[0]);
     std::FILE* out = ::fdopen(ends[1], "w");
-    work(options, number, current, out);
+    work(options, first, current, out);
     std::fclose(out);
     ::_exit(0);
   }
   ::close(ends[1]);
   return Worker{pid, ends[0], {}};
+}
+
+// Takes what the worker has to say. False: it crashed.
+bool finish(Worker& worker, const SweepOptions& options, SweepResult& result) {
+  std::array<char, 65536> buffer{};
+  for (ssize_t n = 0; (n = ::read(worker.pipe, buffer.data(), buffer.size())) > 0;) worker.text.append(buffer.data(), static_cast<std::size_t>(n));
+  ::close(worker.pipe);
+  int status = 0;
+  ::waitpid(worker.pid, &status, 0);
+  for (std::size_t at = 0; at < worker.text.size();) {
+    const std::size_t end = std::min(worker.text.find('\n', at), worker.text.size());
+    take_line(worker.text.substr(at, end - at), options, result);
+    at = end + 1;
+  }
+  return status == 0;
 }
 
 }  // namespace
@@ -124,20 +139,13 @@ SweepResult sweep(const SweepOptions& options) {
   ONEPEN_CHECK(shared != MAP_FAILED, "cannot share memory with the workers");
   auto* current = static_cast<std::uint64_t*>(shared);
   std::vector<Worker> workers;
-  for (unsigned i = 0; i < options.jobs; ++i) workers.push_back(start(options, i, current + i));
+  for (unsigned i = 0; i < options.jobs; ++i) workers.push_back(start(options, options.first + i, current + i));
   for (std::size_t i = 0; i < workers.size(); ++i) {
-    Worker& worker = workers[i];
-    std::array<char, 65536> buffer{};
-    for (ssize_t n; (n = ::read(worker.pipe, buffer.data(), buffer.size())) > 0;) worker.text.append(buffer.data(), static_cast<std::size_t>(n));
-    ::close(worker.pipe);
-    int status = 0;
-    ::waitpid(worker.pid, &status, 0);
-    for (std::size_t at = 0; at < worker.text.size();) {
-      const std::size_t end = std::min(worker.text.find('\n', at), worker.text.size());
-      take_line(worker.text.substr(at, end - at), options, result);
-      at = end + 1;
+    while (!finish(workers[i], options, result)) {  // it crashed: that is a result of its seed, and the next ones go on
+      result.failures.push_back(Failure{current[i], profile_of(options.mix, current[i]), "crash: the worker process ended; what it said is on standard error"});
+      if (options.stop_at_first || current[i] + options.jobs > options.last) break;
+      workers[i] = start(options, current[i] + options.jobs, current + i);
     }
-    if (status != 0) result.failures.push_back(Failure{current[i], profile_of(options.mix, current[i]), fmt::format("crash: the worker ended with status {}", status)});
   }
   ::munmap(shared, bytes);
   std::stable_sort(result.failures.begin(), result.failures.end(), [](const Failure& a, const Failure& b) { return a.seed < b.seed; });

@@ -2,7 +2,7 @@
 //
 // Everything happens in one thread. A step runs either the events that are due or one ready fiber, chosen by the seed, until it blocks. A process ends in
 // one of two ways: its fibers return, or kill() makes it a *zombie*: from then on every port call of its fibers fails or returns at once without effect,
-// waits return false, its clock runs to whatever deadline it waits for, and the fibers run themselves to an end. A zombie that does not end within
+// waits return false, its clock stands still, and the fibers run themselves to an end. A zombie that does not end within
 // kZombieSteps fails the run: code that could not be stopped.
 #pragma once
 #include <cstdint>
