@@ -10,8 +10,9 @@
 namespace onepen::wire {
 namespace {
 
-constexpr std::array<char, 8> kMagic{'O', 'n', 'e', 'p', 'e', 'n', 'L', '\n'};
-constexpr std::size_t kFixedBytes = 24;     // magic, version, kind, header length, body length: all a reader needs to find the ends
+constexpr std::array<char, 4> kMagic{'O', 'P', 'L', 'G'};
+constexpr std::size_t kVersionAt = 4, kKindAt = 6, kHeaderLengthAt = 8;
+constexpr std::size_t kFixedBytes = 20;     // magic, version, kind, header length, body length: all a reader needs to find the ends
 constexpr std::size_t kChecksumBytes = 8;
 constexpr std::uint32_t kRaced = 1;
 constexpr std::uint8_t kHasOver = 1, kHasTail = 2;
@@ -170,7 +171,7 @@ Bytes encode(const LogObject& o) {
   writer.u<std::uint64_t>(body);
   encode_header(writer, o);
   auto header = static_cast<std::uint32_t>(out.size() + kChecksumBytes);
-  for (std::size_t i = 0; i < 4; ++i) out[12 + i] = static_cast<std::byte>((header >> (8 * i)) & 0xff);
+  for (std::size_t i = 0; i < 4; ++i) out[kHeaderLengthAt + i] = static_cast<std::byte>((header >> (8 * i)) & 0xff);
   writer.u<std::uint64_t>(xxh3(out));
   for (const auto& a : o.appends) writer.raw(a.payload);
   writer.u<std::uint64_t>(xxh3(out));
@@ -196,9 +197,9 @@ tl::expected<LogObject, ObjectFault> decode_log_object(ByteView bytes) {
   auto body = fixed.u<std::uint64_t>();
   if (fixed.failed()) return damaged(bytes.size(), "it ends inside its header");
   if (version > kLogObjectVersion && version < 0x1000)  // anything above is more likely a flipped bit than four thousand formats
-    return tl::unexpected(ObjectFault{ObjectFault::Kind::newer_format, 8, fmt::format("format {} (this program reads up to {})", version, kLogObjectVersion)});
-  if (version == 0 || version > kLogObjectVersion) return damaged(8, fmt::format("its format number is {}", version));
-  if (header < kFixedBytes + kChecksumBytes || header > kMaxObjectHeaderBytes) return damaged(12, "its header length is out of range");
+    return tl::unexpected(ObjectFault{ObjectFault::Kind::newer_format, kVersionAt, fmt::format("format {} (this program reads up to {})", version, kLogObjectVersion)});
+  if (version == 0 || version > kLogObjectVersion) return damaged(kVersionAt, fmt::format("its format number is {}", version));
+  if (header < kFixedBytes + kChecksumBytes || header > kMaxObjectHeaderBytes) return damaged(kHeaderLengthAt, "its header length is out of range");
   if (bytes.size() < header) return damaged(bytes.size(), "it ends inside its header");
   ByteReader header_sum(bytes.subspan(header - kChecksumBytes, kChecksumBytes));
   if (header_sum.u<std::uint64_t>() != xxh3(bytes.first(header - kChecksumBytes))) return damaged(0, "the checksum of its header is wrong");
@@ -206,7 +207,7 @@ tl::expected<LogObject, ObjectFault> decode_log_object(ByteView bytes) {
     return damaged(bytes.size(), fmt::format("it ends after {} of {} bytes", bytes.size(), header + body + kChecksumBytes));
   if (bytes.size() > header + body + kChecksumBytes) return damaged(header + body + kChecksumBytes, "there is more after its end");
   if (checksum_of(bytes) != xxh3(bytes.first(bytes.size() - kChecksumBytes))) return damaged(header, "its checksum is wrong");
-  if (kind < 1 || kind > 4) return damaged(10, fmt::format("its kind is {}", kind));
+  if (kind < 1 || kind > 4) return damaged(kKindAt, fmt::format("its kind is {}", kind));
 
   ByteReader in(bytes.first(header - kChecksumBytes));
   in.raw(kFixedBytes);

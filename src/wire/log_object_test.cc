@@ -148,7 +148,7 @@ TEST(LogObject, more_after_the_end_is_damage) {
 
 TEST(LogObject, a_newer_format_is_told_from_damage) {
   auto bytes = encode(claim_object());
-  bytes[8] = std::byte{2};
+  bytes[4] = std::byte{2};
   auto back = decode_log_object(bytes);
   ASSERT_FALSE(back);
   EXPECT_EQ(back.error().kind, ObjectFault::Kind::newer_format);
@@ -200,13 +200,15 @@ TEST(LogObject, claim_digest_is_of_what_was_asked_not_of_where_it_lies) {
 }
 
 TEST(ReadyRecord, comes_back_and_is_told_from_other_control_records) {
-  EXPECT_EQ(decode_ready(encode_ready("https://b.example:7000")), "https://b.example:7000");
+  EXPECT_EQ(decode_ready(encode_ready("https://b.example:7000/\"x\"")), "https://b.example:7000/\"x\"");
   EXPECT_EQ(decode_ready(encode_ready("")), "");
-  EXPECT_EQ(decode_ready(as_bytes("something else")), std::nullopt);
+  EXPECT_EQ(as_text(encode_ready("e")), R"({"record":"ready","endpoint":"e"})");
+  for (std::string_view other : {"", "something else", "[]", "{}", R"({"record":"move","endpoint":"e"})", R"({"record":"ready"})", R"({"record":"ready","endpoint":7})",
+                                 R"({"record":"ready","endpoint":"e"}x)"})
+    EXPECT_EQ(decode_ready(as_bytes(other)), std::nullopt) << other;
   auto bytes = encode_ready("x");
   for (std::size_t n = 0; n < bytes.size(); ++n) EXPECT_EQ(decode_ready(ByteView(bytes).first(n)), std::nullopt) << n;
-  bytes.push_back(std::byte{0});
-  EXPECT_EQ(decode_ready(bytes), std::nullopt);
+  EXPECT_EQ(decode_ready(encode_ready(std::string(5000, 'e')))->size(), kMaxEndpointBytes);
 }
 
 }  // namespace

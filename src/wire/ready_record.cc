@@ -1,28 +1,26 @@
 #include "wire/ready_record.h"
 
-#include <string_view>
+#include <nlohmann/json.hpp>
 
 namespace onepen::wire {
 namespace {
-constexpr std::string_view kMagic = "OnepenR\n";
-constexpr std::uint16_t kVersion = 1;
-}  // namespace
+constexpr std::size_t kMaxRecordBytes = 8 * kMaxEndpointBytes;  // with its escapes
+}
 
 Bytes encode_ready(const std::string& endpoint) {
-  Bytes out;
-  ByteWriter writer(out);
-  writer.raw(as_bytes(kMagic));
-  writer.u<std::uint16_t>(kVersion);
-  writer.text(std::string_view(endpoint).substr(0, kMaxEndpointBytes));
-  return out;
+  nlohmann::ordered_json record{{"record", "ready"}, {"endpoint", endpoint.substr(0, kMaxEndpointBytes)}};
+  return to_bytes(as_bytes(record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
 }
 
 std::optional<std::string> decode_ready(ByteView payload) {
-  ByteReader in(payload);
-  if (as_text(in.raw(kMagic.size())) != kMagic || in.u<std::uint16_t>() != kVersion) return std::nullopt;
-  auto endpoint = in.text(kMaxEndpointBytes);
-  if (in.failed() || in.left() != 0) return std::nullopt;
-  return endpoint;
+  if (payload.empty() || payload.size() > kMaxRecordBytes || as_text(payload).front() != '{') return std::nullopt;
+  const auto record = nlohmann::json::parse(as_text(payload), nullptr, false);
+  if (!record.is_object()) return std::nullopt;
+  const auto kind = record.find("record"), endpoint = record.find("endpoint");
+  if (kind == record.end() || *kind != "ready" || endpoint == record.end() || !endpoint->is_string()) return std::nullopt;
+  auto text = endpoint->get<std::string>();
+  if (text.size() > kMaxEndpointBytes) return std::nullopt;
+  return text;
 }
 
 }  // namespace onepen::wire

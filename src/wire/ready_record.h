@@ -1,4 +1,5 @@
-// The `ready` record: the control append by which an owner says that it can serve now, and where (fence.md, "The claim"). Pure. docs/formats/log-object.md.
+// The `ready` record: the control append by which an owner says that it can serve now, and where (fence.md, "The claim"):
+// {"record":"ready","endpoint":"..."}. Pure. docs/formats/log-object.md.
 #pragma once
 #include <optional>
 #include <string>
