@@ -108,13 +108,13 @@ void Writer::on(Step& s, BatchAnswered& event) {
 
 void Writer::applied(Step& s, Flight flight, const AppendReceipt& receipt) {
   const std::size_t count = std::min(receipt.offsets.size(), flight.tickets.size());
-  if (count < flight.tickets.size()) flight.may_have_landed = true;  // nothing is said of the rest (a home without batches stops at the first trouble)
-  if (count == 0) {
+  if (count == 0) {  // a success that shows nothing is none
+    flight.may_have_landed = true;
     resend_later(s, std::move(flight));
     return;
   }
   acknowledge(s, flight, count, receipt.offsets);
-  if (!flight.tickets.empty()) {
+  if (!flight.tickets.empty()) {  // a home without batches stopped in the middle; the rest is asked for alone
     send(s, std::move(flight));
     return;
   }

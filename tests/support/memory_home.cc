@@ -113,9 +113,8 @@ class MemoryHome::Session : public core::Stream {
   }
 
   core::Refusal missing(const Log* log) const {
-    core::AppendCommand probe;  // whatever the fence says of a stream that is not there
-    core::StreamState state = log != nullptr ? log->state : core::StreamState{};
-    return core::refusal_of(name_.text(), state, core::apply(state, probe), Epoch{});
+    const bool soft = log != nullptr && log->state.presence == core::Presence::soft_deleted;
+    return core::Refusal{soft ? Outcome::gone : Outcome::not_found, "there is no stream '" + name_.text() + "' in the memory home"};
   }
   Log* find() {
     const auto at = home_.shared_->logs.find(name_.text());
