@@ -121,8 +121,9 @@ Result<> judge_filesystem(std::string_view mountinfo, std::string_view real_path
   if (mount->type == "nfs" || mount->type == "nfs4")
     return invalid(fmt::format("{} is on a network filesystem that caches lookups: {} is {} from {}, mounted with {}. A cached lookup can hide a newer owner. Mount it "
                                "with lookupcache=none, or choose a local folder.", real_path, mount->point, mount->type, mount->source, mount->options));
-  return invalid(fmt::format("{} is on a filesystem that is not known to keep two writers apart: {} is {} from {}, mounted with {}. Choose a local folder (ext4, xfs, "
-                             "btrfs, ...).", real_path, mount->point, mount->type, mount->source, mount->options));
+  return invalid(fmt::format("{} is on a filesystem that is not known to keep two writers apart: {} is {} from {}, mounted with {}; it may cache lookups, which can hide "
+                             "a newer owner. Choose a local folder (ext4, xfs, btrfs, ...), not a network or user-space filesystem.",
+                             real_path, mount->point, mount->type, mount->source, mount->options));
 }
 
 Result<std::unique_ptr<core::Home>> open_home(Runtime& runtime, io::Disk& disk, const std::string& url, const Log&) {
