@@ -49,7 +49,8 @@ struct Machine {
     const StreamState before = state;
     const Decision d = apply(state, command);
     require(state.time_ms >= before.time_ms, "state time fell");
-    require(state.config.kind == StreamKind::plain || state.owner.epoch >= before.owner.epoch || before.presence == Presence::absent, "the epoch floor fell (I1, I5)");
+    require(state.config.kind == StreamKind::plain || state.owner.epoch >= before.owner.epoch || before.presence == Presence::absent,
+            "the epoch floor fell (I1, I5)");
     require(d.tail == state.tail && d.incarnation == state.incarnation, "the answer tells another state");
     if (d.outcome == Outcome::applied && state.incarnation == before.incarnation) require(state.tail >= before.tail, "the tail fell");
     if (!d.ok()) {

@@ -174,8 +174,7 @@ Producer get_producer(In& in, std::size_t closed_kept) {
     receipt.sequence.value = in.number();
     receipt.digest.value = in.number();
     receipt.next = in.position();
-    in.require(p.receipts.empty() ||
-               std::pair(p.receipts.back().epoch, p.receipts.back().sequence) < std::pair(receipt.epoch, receipt.sequence));
+    in.require(p.receipts.empty() || std::pair(p.receipts.back().epoch, p.receipts.back().sequence) < std::pair(receipt.epoch, receipt.sequence));
     p.receipts.push(receipt, kReceiptsKept);
   }
   const std::size_t commits = in.count(kReceiptsKept, 48);

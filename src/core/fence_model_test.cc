@@ -64,9 +64,8 @@ struct Model {
   }
   // How many receipts of its form came after it.
   std::size_t younger(const Record& record) const {
-    return static_cast<std::size_t>(std::count_if(log.begin(), log.end(), [&](const Record& r) {
-      return !r.claim && r.next > record.next && r.commit.nil() == record.commit.nil();
-    }));
+    return static_cast<std::size_t>(
+        std::count_if(log.begin(), log.end(), [&](const Record& r) { return !r.claim && r.next > record.next && r.commit.nil() == record.commit.nil(); }));
   }
   bool forgot_commits_of(Epoch epoch) const {
     return std::any_of(log.begin(), log.end(), [&](const Record& r) { return !r.commit.nil() && r.epoch >= epoch && younger(r) >= kReceiptsKept; });
@@ -180,7 +179,10 @@ class Duel {
     AppendCommand c = base(op);
     const std::uint64_t last = model_.last(*c.epoch).value;
     const std::uint64_t back = static_cast<std::uint64_t>(op.sequence) - 6;  // of 7 to 9: one of the last
-    c.sequence = Sequence{op.sequence < 7 ? last + 1 : op.sequence == 10 ? 1 : op.sequence == 11 ? last + 3 : std::max<std::uint64_t>(1, last - std::min(last, back))};
+    c.sequence = Sequence{op.sequence < 7     ? last + 1
+                          : op.sequence == 10 ? 1
+                          : op.sequence == 11 ? last + 3
+                                              : std::max<std::uint64_t>(1, last - std::min(last, back))};
     c.digest.value += c.sequence->value * 100;
     send(c);
   }
@@ -258,10 +260,10 @@ class Duel {
   }
   void compare(const Expected& e, const Decision& d) const {
     RC_ASSERT(d.outcome == e.outcome);
-    ++reached[std::string(word(d.outcome)) + (d.outcome != Outcome::epoch_closed    ? d.outcome == Outcome::duplicate && !d.receipt ? " without receipt" : ""
-                                              : d.applied == Applied::yes ? " true"
-                                              : d.applied == Applied::no  ? " false"
-                                                                          : " unknown")];
+    ++reached[std::string(word(d.outcome)) + (d.outcome != Outcome::epoch_closed ? d.outcome == Outcome::duplicate && !d.receipt ? " without receipt" : ""
+                                              : d.applied == Applied::yes        ? " true"
+                                              : d.applied == Applied::no         ? " false"
+                                                                                 : " unknown")];
     RC_ASSERT(d.tail == state_.tail);
     if (e.outcome == Outcome::epoch_closed) RC_ASSERT(d.applied == e.fate || (d.applied == Applied::unknown && e.may_be_unknown));
     if (e.receipt && !e.may_lack_receipt) RC_ASSERT(d.receipt == e.receipt);  // the same answer for ever

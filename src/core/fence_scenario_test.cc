@@ -32,11 +32,39 @@ namespace {
 using onepen::testing::ScenarioStep;
 
 std::string why_word(Why why) {
-  static constexpr const char* kWords[] = {
-      "none", "malformed", "size-limit", "quota", "producer-limit", "absent", "removed", "no-producer", "other-producer", "no-claim-id", "no-incarnation",
-      "other-incarnation", "not-fenced-stream", "suspect", "evidence", "epoch-old", "epoch-jump", "epoch-skips-start", "other-claim", "base-claimed", "no-owner",
-      "claim-not-higher", "same-bytes", "no-receipt", "other-bytes", "gap", "namespace-fence", "tail-moved", "closed", "content-type", "stream-seq",
-      "configuration", "position"};
+  static constexpr const char* kWords[] = {"none",
+                                           "malformed",
+                                           "size-limit",
+                                           "quota",
+                                           "producer-limit",
+                                           "absent",
+                                           "removed",
+                                           "no-producer",
+                                           "other-producer",
+                                           "no-claim-id",
+                                           "no-incarnation",
+                                           "other-incarnation",
+                                           "not-fenced-stream",
+                                           "suspect",
+                                           "evidence",
+                                           "epoch-old",
+                                           "epoch-jump",
+                                           "epoch-skips-start",
+                                           "other-claim",
+                                           "base-claimed",
+                                           "no-owner",
+                                           "claim-not-higher",
+                                           "same-bytes",
+                                           "no-receipt",
+                                           "other-bytes",
+                                           "gap",
+                                           "namespace-fence",
+                                           "tail-moved",
+                                           "closed",
+                                           "content-type",
+                                           "stream-seq",
+                                           "configuration",
+                                           "position"};
   return kWords[static_cast<std::size_t>(why)];
 }
 
@@ -85,9 +113,7 @@ class Machine {
     if (plain() || leaves_out(step, "incarnation")) return std::nullopt;
     return state_.incarnation;
   }
-  bool has_word(const ScenarioStep& step, const std::string& word) const {
-    return std::find(step.words.begin(), step.words.end(), word) != step.words.end();
-  }
+  bool has_word(const ScenarioStep& step, const std::string& word) const { return std::find(step.words.begin(), step.words.end(), word) != step.words.end(); }
 
   // ---- commands
   std::string carry_out(const ScenarioStep& step) {

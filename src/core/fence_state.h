@@ -85,18 +85,19 @@ struct StoredClaim {
   bool operator==(const StoredClaim&) const = default;
 };
 
-// What one producer did.
+// What one producer did. What every append looks at comes first: a busy home has more streams than a processor's cache has room for.
 struct Producer {
   Epoch epoch;                    // the floor: highest epoch ever seen of it; never falls (I1, I5)
   ClaimId claim_id;               // who holds that epoch; nil for plain producers
   Sequence last;                  // last applied sequence of `epoch`
-  bool live = false;              // false: only the floor is known (idle expiry; a new incarnation has no owner)
   std::int64_t last_time_ms = 0;  // state time of its last applied append
+  Ring<Receipt> receipts;         // in stream order, so ascending by (epoch, sequence)
+  bool live = false;              // false: only the floor is known (idle expiry; a new incarnation has no owner)
+
   StoredClaim claim;              // of the newest claim (or, plain, of the append that raised the epoch)
   Epoch known_from;               // an epoch from here on without a row in `closed` was skipped: nothing applied under it; below, nobody can say
   Epoch dropped_commits;          // newest epoch of which a positional receipt was dropped
   Ring<ClosedEpoch> closed;               // ascending
-  Ring<Receipt> receipts;                 // in stream order, so ascending by (epoch, sequence)
   Ring<PositionalReceipt> commits;        // in stream order
   bool operator==(const Producer&) const = default;
 };
@@ -115,27 +116,27 @@ struct TextHash {
 };
 
 struct StreamState {
+  // what every append looks at
   Presence presence = Presence::absent;
-  StreamConfig config;
-  Incarnation incarnation;
-  Position start;     // reads below are gone (trim)
-  Position snapshot;  // newest snapshot
-  Position tail;
-  std::uint64_t stored_bytes = 0;  // appended and not trimmed, as far as the home told
   bool closed = false;
   bool suspect = false;            // evidence of the future was seen: nothing changes until adopt
   NamespaceFence namespace_fence = NamespaceFence::open;
+  std::uint32_t claims_since_data = 0;  // changes of owner since the last data append (flapping)
   std::int64_t time_ms = 0;        // state time: the highest time any command brought
-  std::string stream_seq;          // last Stream-Seq
-
-  // fence-required streams
+  Incarnation incarnation;
+  Position tail;
+  std::uint64_t stored_bytes = 0;  // appended and not trimmed, as far as the home told
+  Producer owner;                  // fence-required streams. owner.live: somebody owns this incarnation
   std::string owner_producer;      // fixed by the first claim
-  Producer owner;                  // owner.live: somebody owns this incarnation
+  StreamConfig config;
+
+  Position start;     // reads below are gone (trim)
+  Position snapshot;  // newest snapshot
+  std::string stream_seq;          // last Stream-Seq
   ClaimId newest_claim;            // base of conditional claims; survives a new incarnation, nil before the first claim
   OwnerInfo owner_info;            // of the newest claim
   std::int64_t claimed_ms = 0;     // state time of it
-  std::uint32_t claims_since_data = 0;      // changes of owner since the last data append (flapping)
-  std::vector<std::string> contenders;      // names of the last owners, newest last, at most kMaxContenders
+  std::vector<std::string> contenders;  // names of the last owners, newest last, at most kMaxContenders
 
   // plain streams
   std::unordered_map<std::string, Producer, TextHash, std::equal_to<>> producers;

@@ -32,8 +32,10 @@ std::string epoch_closed_text(std::string_view stream, const std::optional<Owner
       return fmt::format("Epoch {} of '{}' belongs to another claim: {}. {} Stop writing with this handle.", ours.value, stream, now_owned(owner, d),
                          what_became(d));
     case Why::base_claimed:
-      return fmt::format("The claim of epoch {} on '{}' was conditional and its base is no longer the newest claim: {}. Nothing was stored. Do not claim "
-                         "again unless you mean to take it.", ours.value, stream, now_owned(owner, d));
+      return fmt::format(
+          "The claim of epoch {} on '{}' was conditional and its base is no longer the newest claim: {}. Nothing was stored. Do not claim "
+          "again unless you mean to take it.",
+          ours.value, stream, now_owned(owner, d));
     case Why::claim_not_higher:
       if (d.applied == Applied::yes) break;  // its own late retry: told like an append
       return fmt::format("The claim of epoch {} on '{}' is not above every epoch seen: {}. Nothing was stored. Claim a higher epoch if you mean to take it.",
@@ -48,9 +50,11 @@ std::string epoch_closed_text(std::string_view stream, const std::optional<Owner
 std::string invalid_text(std::string_view stream, const Decision& d, Epoch ours) {
   switch (d.why) {
     case Why::no_incarnation: return fmt::format("The request for '{}' names no incarnation; every change of a fence-required stream must.", stream);
-    case Why::not_fenced_stream: return fmt::format("'{}' is a plain stream: it takes no claims, claim ids or positional appends. Create it with Stream-Fence: required.", stream);
+    case Why::not_fenced_stream:
+      return fmt::format("'{}' is a plain stream: it takes no claims, claim ids or positional appends. Create it with Stream-Fence: required.", stream);
     case Why::epoch_jump:
-      return fmt::format("Epoch {} of '{}' is more than {} above the current epoch {}. Claim the next epoch.", ours.value, stream, kMaxEpochJump, d.epoch.value);
+      return fmt::format("Epoch {} of '{}' is more than {} above the current epoch {}. Claim the next epoch.", ours.value, stream, kMaxEpochJump,
+                         d.epoch.value);
     case Why::epoch_skips_start: return fmt::format("Epoch {} of '{}' is new and must begin with sequence 0.", ours.value, stream);
     case Why::position: return fmt::format("The position named for '{}' is not one that this change may have there.", stream);
     case Why::other_bytes: return fmt::format("A commit id was used again on '{}' with other bytes. Draw a new one for every commit.", stream);
@@ -63,8 +67,9 @@ std::string message_of(std::string_view stream, const StreamState& state, const 
     case Outcome::applied: return fmt::format("The change of '{}' was applied.", stream);
     case Outcome::duplicate:
       if (d.why == Why::no_receipt)
-        return fmt::format("This sequence of epoch {} was applied to '{}' earlier, but its receipt is not kept any more. Read the stream to learn what it holds.",
-                           ours.value, stream);
+        return fmt::format(
+            "This sequence of epoch {} was applied to '{}' earlier, but its receipt is not kept any more. Read the stream to learn what it holds.", ours.value,
+            stream);
       return fmt::format("The request for '{}' had been applied already; this is its first answer again.", stream);
     case Outcome::epoch_closed: return epoch_closed_text(stream, owner, d, ours);
     case Outcome::cloned:
@@ -87,14 +92,16 @@ std::string message_of(std::string_view stream, const StreamState& state, const 
     case Outcome::quarantined: return fmt::format("'{}' is being filled by a move and is not open yet. Wait for the move to end.", stream);
     case Outcome::fence_unavailable:
       return state.suspect || d.why == Why::evidence
-                 ? fmt::format("'{}' was marked suspect: a request proved that this copy of the stream is older than what its owner wrote. Nothing changes until "
-                               "`onepen adopt` begins a new incarnation.", stream)
+                 ? fmt::format(
+                       "'{}' was marked suspect: a request proved that this copy of the stream is older than what its owner wrote. Nothing changes until "
+                       "`onepen adopt` begins a new incarnation.",
+                       stream)
                  : fmt::format("Whether '{}' may be written cannot be told now. Wait for the move to end.", stream);
     case Outcome::closed: return fmt::format("'{}' is closed: it takes no more appends.", stream);
     case Outcome::state_mismatch: {
-      const std::string_view what = d.why == Why::content_type  ? "the content type differs from the stream's"
-                                    : d.why == Why::stream_seq  ? "Stream-Seq is not above the last one"
-                                                                : "the stream exists with another configuration";
+      const std::string_view what = d.why == Why::content_type ? "the content type differs from the stream's"
+                                    : d.why == Why::stream_seq ? "Stream-Seq is not above the last one"
+                                                               : "the stream exists with another configuration";
       return fmt::format("The request does not fit '{}': {}.", stream, what);
     }
     case Outcome::content_mismatch: return invalid_text(stream, d, ours);
