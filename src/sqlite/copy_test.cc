@@ -518,12 +518,13 @@ TEST(CopyKill, AKillWhileRecoveringFromAKill) {
 TEST(CopyKill, AnywhereInTheLifeOfAnOwner) {
   Source source;
   const std::uint64_t all = source.plain.commits().size();
-  // The n-th time a place is reached the copy holds n plus this many commits, neither more nor less.
+  // The n-th time a place is reached the copy holds n plus this many commits, neither more nor less. (Not at commit 24, which changes nothing: there the
+  // two states are one database, and the later is taken.)
   const std::pair<const char*, int> places[] = {{"copy.before_state_write", -2}, {"copy.after_state_write", -2}, {"test.before_land", 1},
                                                 {"test.before_frame", 1},        {"test.after_frame", 2},        {"test.after_checkpoint", 2}};
   for (const char* what : {"live", "PASSIVE", "RESTART", "TRUNCATE"}) {
     for (const auto& [place_name, more] : places) {
-      for (const int nth : {3, 5, 14, 25}) {
+      for (const int nth : {3, 5, 14, 26}) {
         const TempFolder folder;
         const std::string where = fmt::format("{} {}=kill@{} ", what, place_name, nth);
         ASSERT_EQ(run_child(what, folder.path(), fmt::format("{}=kill@{}", place_name, nth)), SIGKILL) << where;
