@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 
@@ -35,6 +36,7 @@ std::string default_cache_root() {
   return home == nullptr || *home == '\0' ? "" : std::string(home) + "/.cache/onepen";
 }
 
+#ifdef ONEPEN_WITH_DEMO
 std::string own_path() {
   std::array<char, PATH_MAX> path{};
   const auto size = ::readlink("/proc/self/exe", path.data(), path.size());
@@ -48,6 +50,7 @@ std::string extension_beside(const std::string& program) {  // build/bin/onepen.
   }
   return "onepen.so";
 }
+#endif
 
 class CommandLine {
  public:
@@ -69,6 +72,7 @@ class CommandLine {
     } catch (const CLI::ParseError& error) {
       return app_.exit(error) == 0 ? kOk : kUsage;  // help is no error
     }
+    if (!common_.cache_root.empty()) common_.cache_root = std::filesystem::absolute(common_.cache_root).string();
     return action_();
   }
 
@@ -138,6 +142,7 @@ class CommandLine {
   }
 
   void add_demo() {
+#ifdef ONEPEN_WITH_DEMO
     auto* demo = add(
         "demo", "Show the whole idea on real data with real processes, in under a minute",
         [this] {
@@ -154,6 +159,7 @@ class CommandLine {
     worker->add_option("--cache-root", worker_.cache_root)->required();
     worker->add_option("--name", worker_.name)->required();
     worker->add_option("--who", worker_.who)->required();
+#endif
   }
 
   CLI::App app_;
