@@ -86,16 +86,26 @@ struct ClaimNow {                      // in Opening
   std::optional<ClaimId> over{};       // conditional (ClaimRequest::over)
   std::optional<Offset> if_tail{};     // conditional (ClaimRequest::if_tail)
 };
-struct ClaimNotWritten { Error error; };        // the claim log could not be written: nothing was sent
+struct ClaimNotWritten {
+  Error error;
+};        // the claim log could not be written: nothing was sent
 struct ClaimNotFound {};                        // read-back: the stream up to its tail does not have the claim that was answered
-struct ClaimAnswered { Answer<ClaimReceipt> answer; };
+struct ClaimAnswered {
+  Answer<ClaimReceipt> answer;
+};
 struct Queued {
   std::vector<Pending> appends;
   std::vector<Confirm> confirms;
 };
-struct BatchAnswered { Answer<AppendReceipt> answer; };
-struct StatAnswered { Answer<StreamStat> answer; };
-struct ReadAnswered { Answer<ReadResult> answer; };
+struct BatchAnswered {
+  Answer<AppendReceipt> answer;
+};
+struct StatAnswered {
+  Answer<StreamStat> answer;
+};
+struct ReadAnswered {
+  Answer<ReadResult> answer;
+};
 struct GiveUp {                                 // the front resets the handle: diverged, broken, unresolved
   ResetKind kind;
   std::string message;
@@ -105,7 +115,9 @@ using Event = std::variant<ClaimNow, ClaimNotWritten, ClaimNotFound, ClaimAnswer
 
 // ---- Effects: carried out top to bottom, each whole before the next
 struct AskStat {};                              // Stream::stat
-struct AskRead { Offset from; };                // Stream::read
+struct AskRead {
+  Offset from;
+};                // Stream::read
 using Request = std::variant<ClaimRequest, std::shared_ptr<const AppendBatch>, AskStat, AskRead>;
 struct Decided {
   Ticket ticket;
@@ -141,10 +153,19 @@ struct Claiming {
   std::optional<Instant> again{};  // set: nothing is out, the same request goes out again then
   bool asking = false;             // a stat is out: who has the newest claim
 };
-struct Failed { Error error; };
-struct Idle { Instant look_at; };
-struct Sending { Flight flight; };
-struct Resending { Flight flight; Instant at; };
+struct Failed {
+  Error error;
+};
+struct Idle {
+  Instant look_at;
+};
+struct Sending {
+  Flight flight;
+};
+struct Resending {
+  Flight flight;
+  Instant at;
+};
 struct Deciding {  // reading the stream: are the flight's appends in it?
   Flight flight;
   Refusal cause;
@@ -154,9 +175,13 @@ struct Deciding {  // reading the stream: are the flight's appends in it?
   std::optional<Owner> newer{};          // the claim that closed our epoch, once the read came to it
   std::optional<Instant> again{};        // set: nothing is out
 };
-struct Checking { std::vector<ConfirmId> covers; };  // a stat is out, begun after everything these confirms wait for
+struct Checking {
+  std::vector<ConfirmId> covers;
+};  // a stat is out, begun after everything these confirms wait for
 using Doing = std::variant<Idle, Sending, Resending, Deciding, Checking>;
-struct Owning { Doing doing; };
+struct Owning {
+  Doing doing;
+};
 struct Finished {
   Reset reset;
   Outcome outcome;  // of every later call

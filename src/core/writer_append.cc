@@ -184,9 +184,7 @@ void Writer::refused(Step& s, Flight flight, const Refusal& refusal) {
     }
     case Outcome::incarnation_changed:
     case Outcome::not_found:
-    case Outcome::gone:
-      abandon(s, flight, refusal);
-      return;
+    case Outcome::gone: abandon(s, flight, refusal); return;
     default: refused_or_unknown(s, std::move(flight), refusal); return;
   }
 }

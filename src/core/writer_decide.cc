@@ -115,10 +115,15 @@ void Writer::check(Step& s, const StreamStat& stat) {
     return;
   }
   std::string trouble;
-  if (stat.epoch < epoch_) trouble = "the stream has forgotten our claim of epoch " + std::to_string(epoch_.value) + "; its newest is epoch " + std::to_string(stat.epoch.value);
+  if (stat.epoch < epoch_)
+    trouble = "the stream has forgotten our claim of epoch " + std::to_string(epoch_.value) + "; its newest is epoch " + std::to_string(stat.epoch.value);
   else if (stat.claim_id != claim_id_) trouble = "the stream has another claim of epoch " + std::to_string(epoch_.value) + " than ours";
-  else if (stat.last_sequence > last_) trouble = "somebody else writes under our claim: the stream is at sequence " + std::to_string(stat.last_sequence.value) + ", we wrote " + std::to_string(last_.value);
-  else if (stat.last_sequence < last_) trouble = "the stream has lost acknowledged writes: it is at sequence " + std::to_string(stat.last_sequence.value) + ", acknowledged was " + std::to_string(last_.value);
+  else if (stat.last_sequence > last_)
+    trouble = "somebody else writes under our claim: the stream is at sequence " + std::to_string(stat.last_sequence.value) + ", we wrote " +
+              std::to_string(last_.value);
+  else if (stat.last_sequence < last_)
+    trouble = "the stream has lost acknowledged writes: it is at sequence " + std::to_string(stat.last_sequence.value) + ", acknowledged was " +
+              std::to_string(last_.value);
   if (trouble.empty()) return;
   const std::optional<Owner> current = stat.epoch.value == 0 ? std::nullopt : std::optional<Owner>(owner_of(stat));
   finish(s, finished_by(Refusal{Outcome::cloned, trouble, current}));

@@ -60,23 +60,31 @@ Finished Writer::finished_by(const Refusal& refusal) const {
   const std::string why = refusal.message.empty() ? std::string(word(refusal.outcome)) : refusal.message;
   switch (refusal.outcome) {
     case Outcome::epoch_closed:
-      return finished(ResetKind::fenced, fenced_message(config_.stream, epoch_, refusal.closed_sequence.value_or(last_), refusal.current), Outcome::epoch_closed,
-                      refusal.current);
+      return finished(ResetKind::fenced, fenced_message(config_.stream, epoch_, refusal.closed_sequence.value_or(last_), refusal.current),
+                      Outcome::epoch_closed, refusal.current);
     case Outcome::incarnation_changed:
-      return finished(ResetKind::rewound, "rewound: " + name + " has a new history; ours was incarnation " + to_text(incarnation_) + " (" + why + "). " +
-                          was(epoch_, last_) + "Open the database again to go on from the new history.", Outcome::incarnation_changed, refusal.current);
+      return finished(ResetKind::rewound,
+                      "rewound: " + name + " has a new history; ours was incarnation " + to_text(incarnation_) + " (" + why + "). " + was(epoch_, last_) +
+                          "Open the database again to go on from the new history.",
+                      Outcome::incarnation_changed, refusal.current);
     case Outcome::not_found:
     case Outcome::gone:
-      return finished(ResetKind::removed, "removed: the stream of " + name + " is gone (" + why + "). " + was(epoch_, last_) +
-                          "Find out who removed it before opening the database again.", refusal.outcome, refusal.current);
+      return finished(
+          ResetKind::removed,
+          "removed: the stream of " + name + " is gone (" + why + "). " + was(epoch_, last_) + "Find out who removed it before opening the database again.",
+          refusal.outcome, refusal.current);
     case Outcome::cloned:
     case Outcome::duplicate:
     case Outcome::sequence_gap:
-      return finished(ResetKind::diverged, "diverged: what this handle wrote to " + name + " is not what the stream has (" + why + "). " + was(epoch_, last_) +
-                          "Nothing more is written by it. Open the database again to go on from what the stream has.", Outcome::cloned, refusal.current);
+      return finished(ResetKind::diverged,
+                      "diverged: what this handle wrote to " + name + " is not what the stream has (" + why + "). " + was(epoch_, last_) +
+                          "Nothing more is written by it. Open the database again to go on from what the stream has.",
+                      Outcome::cloned, refusal.current);
     default:
-      return finished(ResetKind::refused, "refused: the home takes no more writes of " + name + " (" + why + "). " + was(epoch_, last_) +
-                          "Open the database again when the cause is gone.", refusal.outcome, refusal.current);
+      return finished(
+          ResetKind::refused,
+          "refused: the home takes no more writes of " + name + " (" + why + "). " + was(epoch_, last_) + "Open the database again when the cause is gone.",
+          refusal.outcome, refusal.current);
   }
 }
 

@@ -201,7 +201,8 @@ class Machine {
       if (decided.fate.kind == Fate::Kind::acknowledged) {
         lines.push_back(fmt::format("ticket {} acknowledged at {}", decided.ticket, decided.fate.offset.text.empty() ? "?" : decided.fate.offset.text));
       } else {
-        lines.push_back(fmt::format("ticket {} {}, {}", decided.ticket, decided.fate.kind == Fate::Kind::refused ? "refused" : "undecided", word(decided.fate.error->outcome)));
+        lines.push_back(fmt::format("ticket {} {}, {}", decided.ticket, decided.fate.kind == Fate::Kind::refused ? "refused" : "undecided",
+                                    word(decided.fate.error->outcome)));
       }
     }
     for (const Confirmed& confirmed : effects.confirmed) {
@@ -251,8 +252,8 @@ bool switch_guard(const std::string& name, bool on) {
 class WriterScenario : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(WriterScenario, Holds) {
-  testing::run_scenario(GetParam(), [] { return testing::Answer([machine = std::make_shared<Machine>()](const ScenarioStep& step) { return (*machine)(step); }); },
-                        switch_guard);
+  testing::run_scenario(
+      GetParam(), [] { return testing::Answer([machine = std::make_shared<Machine>()](const ScenarioStep& step) { return (*machine)(step); }); }, switch_guard);
 }
 
 std::vector<std::string> files() {

@@ -89,7 +89,8 @@ Result<std::unique_ptr<DiskClaimLog>> DiskClaimLog::open(io::Disk& disk, std::st
         return tl::unexpected(Error{Outcome::invalid, fmt::format("the claim log {} was written by a newer version of Onepen; use that one", log->path_), {}});
       }
       if (at + 2 * kClaimRecordBytes > all.size()) break;  // torn: the last one, whose sync never returned
-      return tl::unexpected(Error{Outcome::invalid, fmt::format("the claim log {} is damaged at byte {}: move this copy aside and open again", log->path_, at), {}});
+      return tl::unexpected(
+          Error{Outcome::invalid, fmt::format("the claim log {} is damaged at byte {}: move this copy aside and open again", log->path_, at), {}});
     }
     log->size_ = at + kClaimRecordBytes;
     log->highest_ = std::max(log->highest_, claim->epoch);

@@ -28,7 +28,9 @@ class Fates {
   // Of a decided ticket. One that is too old to be kept is `undecided`: it is never guessed.
   Fate of(Ticket ticket) const {
     if (ticket >= first_ && ticket < first_ + rows_.size() && rows_[ticket - first_]) return *rows_[ticket - first_];
-    return Fate{Fate::Kind::undecided, {}, Error{Outcome::unknown, "what became of this append is not kept any more: wait for an append before thousands of later ones", {}}};
+    return Fate{Fate::Kind::undecided,
+                {},
+                Error{Outcome::unknown, "what became of this append is not kept any more: wait for an append before thousands of later ones", {}}};
   }
   Ticket last() const { return first_ + rows_.size() - 1; }
   std::uint64_t pending() const { return rows_.size() - decided_; }

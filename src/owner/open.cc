@@ -34,7 +34,13 @@ core::WriterConfig config_of(const std::string& stream, const Options& options) 
 class Opening {
  public:
   Opening(Runtime& runtime, core::Stream& stream, ClaimLog& claims, Fold& fold, const Options& options)
-      : runtime_(runtime), stream_(stream), claims_(claims), fold_(fold), options_(options), ask_(runtime, options.open_within), name_(stream.name().text()),
+      : runtime_(runtime),
+        stream_(stream),
+        claims_(claims),
+        fold_(fold),
+        options_(options),
+        ask_(runtime, options.open_within),
+        name_(stream.name().text()),
         writer_(config_of(name_, options)) {}
 
   Result<Opened> run() {
@@ -120,7 +126,7 @@ class Opening {
     while (true) {
       if (options_.progress) options_.progress({"claim", 0, 0});
       auto claimed = drive(std::move(event));
-      if (!claimed) return tl::unexpected(as_held(claimed.error()));
+      if (!claimed) return tl::unexpected(as_held(claimed.error(), seen));
       if (ONEPEN_FAILPOINT("owner.before_read")) return tl::unexpected(stopped());
       if (auto read = read_the_rest(); !read) return tl::unexpected(read.error());
       if (newer_) {
@@ -191,9 +197,9 @@ class Opening {
   }
 
   // A conditional claim that came too late: somebody lives.
-  Error as_held(const Error& error) const {
+  Error as_held(const Error& error, const Seen& seen) const {
     if (options_.takeover == TakeoverMode::always) return error;
-    const onepen::Owner holder = error.current.value_or(onepen::Owner{});
+    const onepen::Owner holder = error.current.value_or(seen ? core::owner_of(*seen) : onepen::Owner{});
     if (error.outcome == Outcome::epoch_closed) return held(name_, holder, "it claimed first");
     if (error.outcome == Outcome::base_mismatch) return held(name_, holder, "it wrote at the last moment");
     return error;

@@ -1,4 +1,5 @@
 // Opening: takeover modes, claim races, the flapping guard.
+#include "base/guard.h"
 #include "owner/owner_testing.h"
 
 namespace onepen::owner {
@@ -99,9 +100,8 @@ TEST_F(OwnerTest, AnOpenWithoutAnswerGivesUp) {
   a.home.set_hook([](const CallInfo&) { return Trouble::unavailable; });
   EXPECT_EQ(a.open().error().outcome, Outcome::unavailable);
   std::atomic<int> claims = 0;
-  b.home.set_hook([&](const CallInfo& info) {
-    return info.call == Call::claim ? (claims++ == 0 ? Trouble::lost_request : Trouble::unavailable) : Trouble::none;
-  });
+  b.home.set_hook(
+      [&](const CallInfo& info) { return info.call == Call::claim ? (claims++ == 0 ? Trouble::lost_request : Trouble::unavailable) : Trouble::none; });
   EXPECT_EQ(b.open().error().outcome, Outcome::unknown);
 }
 
@@ -155,8 +155,12 @@ TEST_F(OwnerTest, TwoOpensAtOnceLeaveOneOwnerAndEpochsRise) {
     Process* both[2] = {&a, &b};
     for (Process* process : both) process->options.calm_changes = 1'000'000;
     {
-      auto one = runtime.spawn("a", [&] { if (auto o = a.open()) owners[0] = std::move(*o); });
-      auto two = runtime.spawn("b", [&] { if (auto o = b.open()) owners[1] = std::move(*o); });
+      auto one = runtime.spawn("a", [&] {
+        if (auto o = a.open()) owners[0] = std::move(*o);
+      });
+      auto two = runtime.spawn("b", [&] {
+        if (auto o = b.open()) owners[1] = std::move(*o);
+      });
     }
     int acknowledged = 0;
     Epoch newest{};
@@ -189,6 +193,20 @@ TEST_F(OwnerTest, ATakeoverReadsOnToItsOwnClaimWhileTheOldOwnerWrites) {
   });
   auto fresh = b.must_open();
   EXPECT_EQ(b.fold.data(), Texts{"between warm-up and claim"});
+}
+
+TEST_F(OwnerTest, WithoutReadingTheRestATakeoverMissesAcknowledgedWrites) {  // why Guard::takeover_reads_all stands there
+  auto old = a.must_open();
+  b.home.set_hook([&](const CallInfo& info) {
+    if (info.call == Call::claim) {
+      EXPECT_EQ(commit(*old, "missed").kind, Kind::acknowledged);
+    }
+    return Trouble::none;
+  });
+  set_guard(Guard::takeover_reads_all, false);
+  auto fresh = b.must_open();
+  set_guard(Guard::takeover_reads_all, true);
+  EXPECT_EQ(b.fold.data(), Texts{});
 }
 
 TEST_F(OwnerTest, AnOwnerFencedWhileItReadsTheRestDoesNotBegin) {

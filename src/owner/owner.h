@@ -93,7 +93,7 @@ class Owner {
   // ever appended behind a refused one. A commit whose submit() fails is given up by its front; the parts before it stay without their last one, void.
   virtual Result<Ticket> submit(Bytes payload, Instant deadline) = 0;
   // Waits until the append is decided, `deadline`, or `*interrupted`. A caller that gives up on `undecided` calls reset(unresolved): the append goes on
-  // being sent until the process ends. Fates of the last kKeptFates decided appends are kept; asked for an older one it answers `undecided`.
+  // being sent until the process, or stop(), ends it. Fates of the last kKeptFates decided appends are kept; asked for an older one it answers `undecided`.
   // Many threads may wait, also for the same ticket.
   virtual Fate wait(Ticket ticket, Instant deadline, const std::atomic<bool>* interrupted) = 0;
   // Everything submitted before the call is in the stream, and a read begun after the last of those acknowledgements found us still the owner.

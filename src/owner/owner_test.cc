@@ -1,4 +1,5 @@
 // Owning: two owners of one stream in one process, on the memory home over the real fence.
+#include "base/guard.h"
 #include "owner/owner_testing.h"
 
 namespace onepen::owner {
@@ -47,9 +48,10 @@ TEST_F(OwnerTest, TakeoverReadsEverythingAndTheOldOwnerIsRefusedWithBothEpochs) 
   const Fate late = commit(*old, "too late");
   ASSERT_EQ(late.kind, Kind::refused);
   EXPECT_EQ(late.error->outcome, Outcome::epoch_closed);
-  EXPECT_EQ(late.error->message,
-            "fenced: 'app' is now written by 'b', pid 4711 on host host-b (epoch 2). This handle was epoch 1; its last write in the stream is sequence 2. Open the "
-            "database again only if you mean to take it back.");
+  EXPECT_EQ(
+      late.error->message,
+      "fenced: 'app' is now written by 'b', pid 4711 on host host-b (epoch 2). This handle was epoch 1; its last write in the stream is sequence 2. Open the "
+      "database again only if you mean to take it back.");
   ASSERT_TRUE(late.error->current);
   EXPECT_EQ(late.error->current->pid, 4711);
   EXPECT_EQ(data(), (Texts{"one", "two"}));
@@ -67,7 +69,8 @@ TEST_F(OwnerTest, OneLogLineForEachChangeOfOwnerNamesBothSides) {
   commit(*old, "one");
   auto fresh = b.must_open();
   ASSERT_TRUE(runtime.wait_for([&] { return a.log().size() == 2; }));
-  EXPECT_EQ(b.log(), Texts{"'app' is now written by 'b', pid 4711 on host host-b (epoch 2); taken from 'a', pid 1001 on host host-a (epoch 1), closed at sequence 2"});
+  EXPECT_EQ(b.log(),
+            Texts{"'app' is now written by 'b', pid 4711 on host host-b (epoch 2); taken from 'a', pid 1001 on host host-a (epoch 1), closed at sequence 2"});
   EXPECT_TRUE(a.log()[1].starts_with("fenced: 'app' is now written by 'b', pid 4711 on host host-b (epoch 2). This handle was epoch 1"));
 }
 
@@ -322,6 +325,15 @@ TEST_F(OwnerTest, TheFrontsResetIsFinalAndTold) {
   EXPECT_EQ(late.count, 1);
   EXPECT_TRUE(owner->stop(in(1s)));
   EXPECT_EQ(resets.count, 1);
+}
+
+TEST_F(OwnerTest, WithoutFinalResetsAGivenUpHandleWrites) {  // why Guard::reset_final stands there
+  auto owner = a.must_open();
+  set_guard(Guard::reset_final, false);
+  owner->reset(ResetKind::diverged, "diverged: foreign writes to the copy");
+  const Fate fate = commit(*owner, "after the reset");
+  set_guard(Guard::reset_final, true);
+  EXPECT_EQ(fate.kind, Kind::acknowledged);
 }
 
 TEST_F(OwnerTest, ALivenessObjectIsKeptWhileOwning) {

@@ -23,14 +23,16 @@ std::string json_text(std::string_view text) {  // the endpoint is ours; quotes,
   return out + "\"";
 }
 
-Error closing(const std::string& name) {
-  return Error{Outcome::closed, fmt::format("'{}' is being closed by this process; nothing more is taken", name), {}};
-}
+Error closing(const std::string& name) { return Error{Outcome::closed, fmt::format("'{}' is being closed by this process; nothing more is taken", name), {}}; }
 
 }  // namespace
 
 Runner::Runner(Runtime& runtime, std::unique_ptr<core::Stream> stream, Options options, Opened opened)
-    : runtime_(runtime), options_(std::move(options)), name_(stream->name().text()), work_(runtime.make_signal()), stream_(std::move(stream)),
+    : runtime_(runtime),
+      options_(std::move(options)),
+      name_(stream->name().text()),
+      work_(runtime.make_signal()),
+      stream_(std::move(stream)),
       writer_(std::move(opened.writer)) {
   {
     const Lock lock(mutex_);
@@ -46,9 +48,7 @@ Runner::Runner(Runtime& runtime, std::unique_ptr<core::Stream> stream, Options o
 
 Runner::~Runner() { (void)stop(runtime_.now()); }
 
-Error Runner::reset_error() const {
-  return Error{reset_outcome_, reset_->message, reset_->current};
-}
+Error Runner::reset_error() const { return Error{reset_outcome_, reset_->message, reset_->current}; }
 
 // Somebody was told that `ticket` was refused: the commit it belongs to is given up, and the next submit is another one's.
 void Runner::told(Ticket ticket) {
@@ -81,10 +81,10 @@ Result<Ticket> Runner::submit(Bytes payload, Instant deadline) {
       return ticket;
     }
     if (!wait_for(space, deadline, nullptr)) {
-      return tl::unexpected(Error{Outcome::unavailable,
-                                  fmt::format("{} bytes wait to be sent to '{}' and the home does not take them; this append was not queued", options_.max_queue_bytes,
-                                              name_),
-                                  {}});
+      return tl::unexpected(
+          Error{Outcome::unavailable,
+                fmt::format("{} bytes wait to be sent to '{}' and the home does not take them; this append was not queued", options_.max_queue_bytes, name_),
+                {}});
     }
   }
 }
@@ -93,9 +93,9 @@ Fate Runner::wait(Ticket ticket, Instant deadline, const std::atomic<bool>* inte
   const bool decided = wait_for({Wanted::What::fate, ticket}, deadline, interrupted);
   const Lock lock(mutex_);
   if (!decided || !fates_.decided(ticket)) {
-    const std::string why = decided                                          ? "the handle was closed"
+    const std::string why = decided                                         ? "the handle was closed"
                             : interrupted != nullptr && interrupted->load() ? "the wait was interrupted"
-                                                                             : "the home gave no answer in time";
+                                                                            : "the home gave no answer in time";
     return Fate{Fate::Kind::undecided, {}, Error{Outcome::unknown, fmt::format("{}: this append to '{}' may be in the stream, now or later", why, name_), {}}};
   }
   Fate fate = fates_.of(ticket);
@@ -119,8 +119,8 @@ Result<Offset> Runner::confirm(Instant deadline) {
   const std::optional<Result<Offset>> result = std::move(confirms_[id]);
   confirms_.erase(id);
   if (!result) {
-    return tl::unexpected(Error{Outcome::unknown,
-                                fmt::format("the home of '{}' did not confirm in time: what was written before may or may not be in the stream", name_), {}});
+    return tl::unexpected(
+        Error{Outcome::unknown, fmt::format("the home of '{}' did not confirm in time: what was written before may or may not be in the stream", name_), {}});
   }
   if (*result && untold_error_) {  // something submitted before was refused and nobody knows yet
     Error error = *untold_error_;
@@ -188,8 +188,10 @@ Result<> Runner::stop(Instant flush_deadline) {
     std::vector<Ticket> left;
     fates_.each_pending([&](Ticket ticket) { left.push_back(ticket); });
     if (!left.empty()) {
-      const Error error{Outcome::unknown,
-                        fmt::format("'{}' was closed before {} of its appends were decided: they may be in the stream. Opening it again tells.", name_, left.size()), {}};
+      const Error error{
+          Outcome::unknown,
+          fmt::format("'{}' was closed before {} of its appends were decided: they may be in the stream. Opening it again tells.", name_, left.size()),
+          {}};
       for (const Ticket ticket : left) fates_.decide(ticket, Fate{Fate::Kind::undecided, {}, error});
       result = tl::unexpected(error);
     }

@@ -12,9 +12,7 @@ Instant ManualRuntime::now() {
   return now_;
 }
 
-std::int64_t ManualRuntime::wall_ms() {
-  return 1'700'000'000'000 + std::chrono::duration_cast<std::chrono::milliseconds>(now().time_since_epoch()).count();
-}
+std::int64_t ManualRuntime::wall_ms() { return 1'700'000'000'000 + std::chrono::duration_cast<std::chrono::milliseconds>(now().time_since_epoch()).count(); }
 
 std::uint64_t ManualRuntime::random_u64() {  // splitmix64
   const std::lock_guard lock(mutex_);
@@ -123,9 +121,7 @@ class ManualRuntime::ManualThread : public Thread {
   Waiter* joiner_ = nullptr;
 };
 
-std::unique_ptr<Thread> ManualRuntime::spawn(std::string_view, std::function<void()> body) {
-  return std::make_unique<ManualThread>(*this, std::move(body));
-}
+std::unique_ptr<Thread> ManualRuntime::spawn(std::string_view, std::function<void()> body) { return std::make_unique<ManualThread>(*this, std::move(body)); }
 
 void ManualRuntime::stop_the_world() {
   const std::lock_guard lock(mutex_);

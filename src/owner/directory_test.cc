@@ -1,0 +1,124 @@
+// The owner over a real directory home, on real threads and a real disk: what the memory home cannot show.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "home/object/open_home.h"
+#include "io/posix_disk.h"
+#include "io/system_runtime.h"
+#include "owner/claim_log.h"
+#include "owner/owner_testing.h"
+
+namespace onepen::owner {
+namespace {
+
+using Kind = Fate::Kind;
+
+class DirectoryTest : public ::testing::Test {
+ protected:
+  DirectoryTest() {
+    char name[] = "/tmp/onepen-owner-XXXXXX";
+    folder = mkdtemp(name);
+    std::filesystem::create_directory(folder + "/home");
+  }
+  ~DirectoryTest() override { std::filesystem::remove_all(folder); }
+
+  struct Opened {
+    ListFold fold;
+    std::unique_ptr<DiskClaimLog> claims;
+    std::unique_ptr<core::Home> home;
+    std::unique_ptr<Owner> owner;
+  };
+  std::unique_ptr<Opened> open(const std::string& name, std::int64_t pid) {
+    auto opened = std::make_unique<Opened>();
+    auto home = home::open_home(*runtime, *disk, "file://" + folder + "/home");
+    EXPECT_TRUE(home) << home.error().message;
+    if (!home) return nullptr;
+    opened->home = std::move(*home);
+    auto claims = DiskClaimLog::open(*disk, folder + "/claims-" + name);
+    EXPECT_TRUE(claims);
+    opened->claims = std::move(*claims);
+    Options options;
+    options.info.host = "here";
+    options.info.pid = pid;
+    options.calm_changes = 1'000'000;
+    auto owner = Owner::open(*runtime, opened->home->stream(*StreamName::parse("app")), *opened->claims, opened->fold, options);
+    if (!owner) {
+      EXPECT_EQ(owner.error().outcome, Outcome::epoch_closed) << owner.error().message;
+      return nullptr;
+    }
+    opened->owner = std::move(*owner);
+    return opened;
+  }
+  Fate commit(Owner& owner, std::string_view text) {
+    const Instant deadline = runtime->now() + 60s;
+    auto ticket = owner.submit(to_bytes(as_bytes(text)), deadline);
+    if (!ticket) return Fate{Kind::refused, {}, ticket.error()};
+    return owner.wait(*ticket, deadline, nullptr);
+  }
+
+  std::unique_ptr<Runtime> runtime = io::make_system_runtime();
+  std::unique_ptr<io::Disk> disk = io::make_posix_disk();
+  std::string folder;
+};
+
+TEST_F(DirectoryTest, TheNewerOwnerHasEverythingAndTheOlderIsRefused) {
+  auto one = open("one", 11);
+  ASSERT_TRUE(one);
+  ASSERT_EQ(commit(*one->owner, "from one").kind, Kind::acknowledged);
+  auto two = open("two", 4711);
+  ASSERT_TRUE(two);
+  EXPECT_EQ(two->fold.data(), std::vector<std::string>{"from one"});
+  EXPECT_LE(two->owner->status().claim_requests, 4u);
+  ASSERT_EQ(commit(*two->owner, "from two").kind, Kind::acknowledged);
+  const Fate late = commit(*one->owner, "too late");
+  ASSERT_EQ(late.kind, Kind::refused);
+  EXPECT_EQ(late.error->message,
+            "fenced: 'app' is now written by pid 4711 on host here (epoch 2). This handle was epoch 1; its last write in the stream is sequence 2. Open the database again "
+            "only if you mean to take it back.");
+  const auto confirmed = two->owner->confirm(runtime->now() + 60s);
+  ASSERT_TRUE(confirmed);
+  EXPECT_EQ(*confirmed, two->owner->status().acknowledged);
+  EXPECT_EQ(two->claims->last()->epoch, Epoch{2});
+}
+
+// Four threads commit while another owner takes over again and again: whatever was acknowledged is in the stream once, whatever was refused is not.
+TEST_F(DirectoryTest, NothingAcknowledgedIsLostAndNothingRefusedIsThere) {
+  std::mutex mutex;
+  std::set<std::string> acknowledged, refused;
+  for (int round = 0; round < 5; ++round) {
+    auto owner = open("writer", round);
+    ASSERT_TRUE(owner);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0;; ++i) {
+          const std::string text = std::to_string(round) + "/" + std::to_string(t) + "/" + std::to_string(i);
+          const Fate fate = commit(*owner->owner, text);
+          const std::lock_guard lock(mutex);
+          (fate.kind == Kind::acknowledged ? acknowledged : refused).insert(text);
+          ASSERT_NE(fate.kind, Kind::undecided);
+          if (fate.kind == Kind::refused) return;
+        }
+      });
+    }
+    auto enough = [&] {
+      const std::lock_guard lock(mutex);
+      return acknowledged.size() >= static_cast<std::size_t>(20 * (round + 1));
+    };
+    while (!enough()) std::this_thread::yield();
+    EXPECT_TRUE(open("taker", 1000 + round));
+    for (auto& thread : threads) thread.join();
+  }
+  auto last = open("reader", 1);
+  ASSERT_TRUE(last);
+  std::map<std::string, int> times;
+  for (const std::string& text : last->fold.data()) ++times[text];
+  for (const std::string& text : acknowledged) EXPECT_EQ(times[text], 1) << text;
+  for (const std::string& text : refused) EXPECT_EQ(times.count(text), 0u) << text;
+}
+
+}  // namespace
+}  // namespace onepen::owner
