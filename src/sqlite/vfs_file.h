@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <type_traits>
 
 #include "sqlite/api.h"
 #include "sqlite/capture.h"
@@ -61,7 +62,22 @@ class MainFile : public sqlite3_file {
   bool write_locked_ = false, landed_ = false, sync_expected_ = false;
 };
 
-class WalFile : public sqlite3_file, private CommitFiles {
+// What a commit needs of the connection's files.
+class ConnectionFiles final : public CommitFiles {
+ public:
+  ConnectionFiles(sqlite3_file* wal, MainFile* main) : wal_(wal), main_(main) {}
+  int read_slot(WalSlot slot, std::span<std::byte> image) override;
+  int read_database_page(std::uint32_t number, std::span<std::byte> image) override;
+  int reserve(WalSlot slot, std::span<const std::byte> image) override;
+  int write_frame_header(WalSlot slot, std::span<const std::uint8_t> header) override;
+  bool interrupted() override { return main_->interrupted(); }
+
+ private:
+  sqlite3_file* wal_;
+  MainFile* main_;
+};
+
+class WalFile : public sqlite3_file {
  public:
   WalFile(sqlite3_file* real, MainFile* main);
   static const sqlite3_io_methods kMethods;
@@ -75,16 +91,15 @@ class WalFile : public sqlite3_file, private CommitFiles {
  private:
   int write_captured(const std::uint8_t* bytes, int size, sqlite3_int64 offset);
   int after_commit(int rc, const char* what);
-  int read_slot(WalSlot slot, std::span<std::byte> image) override;
-  int read_database_page(std::uint32_t number, std::span<std::byte> image) override;
-  int reserve(WalSlot slot, std::span<const std::byte> image) override;
-  int write_frame_header(WalSlot slot, std::span<const std::uint8_t> header) override;
-  bool interrupted() override { return main_->interrupted(); }
 
   sqlite3_file* real_;
   MainFile* main_;
+  ConnectionFiles files_;
   std::optional<CommitFrameHeader> held_;
 };
+
+// SQLite reads pMethods at the object's beginning: no vtable may stand there.
+static_assert(!std::is_polymorphic_v<MainFile> && !std::is_polymorphic_v<WalFile>);
 
 std::string forked_sentence();
 void forget_main_file(MainFile* file);  // vfs.h

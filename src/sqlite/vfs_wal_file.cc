@@ -25,35 +25,35 @@ int guarded(Body&& body) noexcept {
 
 }  // namespace
 
-WalFile::WalFile(sqlite3_file* real, MainFile* main) : sqlite3_file{&kMethods}, real_(real), main_(main) {}
+WalFile::WalFile(sqlite3_file* real, MainFile* main) : sqlite3_file{&kMethods}, real_(real), main_(main), files_(real, main) {}
 
-int WalFile::read_slot(WalSlot slot, std::span<std::byte> image) {
+int ConnectionFiles::read_slot(WalSlot slot, std::span<std::byte> image) {
   const auto page_size = static_cast<std::uint32_t>(image.size());
   const auto offset = wal_slot_offset(page_size, slot) + static_cast<std::int64_t>(kWalFrameHeaderBytes);
-  return real_->pMethods->xRead(real_, image.data(), static_cast<int>(image.size()), offset);
+  return wal_->pMethods->xRead(wal_, image.data(), static_cast<int>(image.size()), offset);
 }
 
-int WalFile::read_database_page(std::uint32_t number, std::span<std::byte> image) {
+int ConnectionFiles::read_database_page(std::uint32_t number, std::span<std::byte> image) {
   sqlite3_file* database = main_->real();
   const auto offset = static_cast<std::int64_t>(number - 1) * static_cast<std::int64_t>(image.size());
   const int rc = database->pMethods->xRead(database, image.data(), static_cast<int>(image.size()), offset);
   return rc == SQLITE_IOERR_SHORT_READ ? SQLITE_OK : rc;  // the rest was filled with zeros
 }
 
-int WalFile::reserve(WalSlot slot, std::span<const std::byte> image) {
+int ConnectionFiles::reserve(WalSlot slot, std::span<const std::byte> image) {
   static constexpr std::array<std::uint8_t, kWalFrameHeaderBytes> kNoFrame{};  // page 0: recovery stops here
   const auto offset = wal_slot_offset(static_cast<std::uint32_t>(image.size()), slot);
-  if (const int rc = real_->pMethods->xWrite(real_, kNoFrame.data(), static_cast<int>(kNoFrame.size()), offset); rc != SQLITE_OK) return rc;
+  if (const int rc = wal_->pMethods->xWrite(wal_, kNoFrame.data(), static_cast<int>(kNoFrame.size()), offset); rc != SQLITE_OK) return rc;
   const auto page_at = offset + static_cast<std::int64_t>(kWalFrameHeaderBytes);
-  if (const int rc = real_->pMethods->xWrite(real_, image.data(), static_cast<int>(image.size()), page_at); rc != SQLITE_OK) return rc;
+  if (const int rc = wal_->pMethods->xWrite(wal_, image.data(), static_cast<int>(image.size()), page_at); rc != SQLITE_OK) return rc;
   sqlite3_file* database = main_->real();
   void volatile* region = nullptr;
   return database->pMethods->xShmMap(database, wal_index_region(slot), kIndexRegionBytes, 1, &region);
 }
 
-int WalFile::write_frame_header(WalSlot slot, std::span<const std::uint8_t> header) {
+int ConnectionFiles::write_frame_header(WalSlot slot, std::span<const std::uint8_t> header) {
   const auto offset = wal_slot_offset(main_->database().copy().state().page_size, slot);
-  return real_->pMethods->xWrite(real_, header.data(), static_cast<int>(header.size()), offset);
+  return wal_->pMethods->xWrite(wal_, header.data(), static_cast<int>(header.size()), offset);
 }
 
 // Between the acknowledgement and the release of the write lock no local error is told: the transaction is in the stream.
@@ -83,7 +83,7 @@ int WalFile::write_captured(const std::uint8_t* bytes, int size, sqlite3_int64 o
   if (held) {
     if (write.kind != WalWriteKind::frame_page || write.slot != held->slot) return refuse("SQLite wrote the WAL in an order that Onepen does not know; this commit was refused.");
     if (ONEPEN_FAILPOINT("capture.after_header")) return SQLITE_IOERR_WRITE;
-    const int rc = capture.commit(*this, *held, std::as_bytes(std::span(bytes, page_size)), database.settings().commit_timeout);
+    const int rc = capture.commit(files_, *held, std::as_bytes(std::span(bytes, page_size)), database.settings().commit_timeout);
     if (rc == SQLITE_OK) main_->note_landed();
     return rc;
   }

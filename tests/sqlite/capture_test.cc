@@ -1,0 +1,149 @@
+// What SQLite does to a database is what the stream says: every kind of transaction, page size, checkpoint and vacuum, rebuilt elsewhere.
+#include "tests/sqlite/capture_support.h"
+
+namespace onepen::testing {
+namespace {
+
+constexpr const char* kSeries = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ";
+
+std::string insert_many(int count, int bytes) {
+  return std::string(kSeries) + std::to_string(count) + ") INSERT INTO t(x) SELECT randomblob(" + std::to_string(bytes) + ") FROM n";
+}
+
+TEST_F(CaptureTest, ANewDatabaseIsInTheStreamAndSeenElsewhere) {
+  {
+    const Sql db(uri());
+    EXPECT_EQ(db.ok("PRAGMA journal_mode"), "wal");
+    db.ok("CREATE TABLE t(x); INSERT INTO t VALUES ('from one')");
+    EXPECT_FALSE(db.ok("SELECT onepen_synced()").empty());
+    expect_rebuilds(db);
+  }
+  const Sql elsewhere(uri("b"));
+  EXPECT_EQ(elsewhere.ok("SELECT x FROM t"), "from one");
+}
+
+TEST_F(CaptureTest, SavepointsRollbacksAndSpills) {
+  const Sql db(uri());
+  db.ok("PRAGMA cache_size = 5; CREATE TABLE t(id INTEGER PRIMARY KEY, x); CREATE INDEX i ON t(x)");
+  db.ok("BEGIN; " + insert_many(300, 900) + "; SAVEPOINT a; " + insert_many(300, 900) + "; ROLLBACK TO a; " + insert_many(20, 900) + "; COMMIT");
+  expect_rebuilds(db);
+  db.ok("BEGIN; " + insert_many(500, 500) + "; DELETE FROM t WHERE id % 3 = 0; ROLLBACK");
+  db.ok("BEGIN; SAVEPOINT a; DELETE FROM t WHERE id % 2 = 0; RELEASE a; UPDATE t SET x = 1 WHERE id % 7 = 0; COMMIT");
+  expect_rebuilds(db);
+  EXPECT_EQ(db.ok("PRAGMA integrity_check"), "ok");
+}
+
+TEST_F(CaptureTest, SeveralConnectionsShareOneOwner) {
+  const Sql one(uri()), two(uri()), three(uri());
+  one.ok("CREATE TABLE t(id INTEGER PRIMARY KEY, x)");
+  three.ok("BEGIN; SELECT count(*) FROM t");
+  for (int i = 0; i < 20; ++i) (i % 2 == 0 ? one : two).ok("INSERT INTO t(x) VALUES (" + std::to_string(i) + ")");
+  EXPECT_EQ(three.ok("SELECT count(*) FROM t"), "0");
+  three.ok("COMMIT");
+  EXPECT_EQ(three.ok("SELECT count(*) FROM t"), "20");
+  expect_rebuilds(two);
+  const auto records = world().handle()->records(*StreamName::parse("app"));
+  EXPECT_EQ(std::count_if(records.begin(), records.end(), [](const core::Record& r) { return r.kind == core::RecordKind::claim; }), 1);
+}
+
+class EveryPageSize : public CaptureTest, public ::testing::WithParamInterface<int> {};
+
+TEST_P(EveryPageSize, EveryCheckpointAndVacuum) {
+  const Sql db(uri("a", "&page_size=" + std::to_string(GetParam()))), reader(uri());
+  EXPECT_EQ(db.ok("PRAGMA page_size"), std::to_string(GetParam()));
+  db.ok("PRAGMA wal_autocheckpoint = 20; CREATE TABLE t(id INTEGER PRIMARY KEY, x); CREATE INDEX i ON t(x)");
+  for (const char* mode : {"PASSIVE", "FULL", "RESTART", "TRUNCATE"}) {
+    db.ok(insert_many(60, 700));
+    reader.ok("BEGIN; SELECT count(*) FROM t");
+    db.ok("DELETE FROM t WHERE id % 3 = 0");
+    reader.ok("COMMIT");
+    db.ok(std::string("PRAGMA wal_checkpoint(") + mode + ")");
+    db.ok(insert_many(5, 300));
+  }
+  expect_rebuilds(db);
+  for (const char* mode : {"full", "incremental", "none"}) {
+    db.ok(std::string("PRAGMA auto_vacuum = ") + mode + "; VACUUM");
+    db.ok(insert_many(50, 2000));
+    db.ok("DELETE FROM t WHERE id % 2 = 0");
+    db.ok("PRAGMA incremental_vacuum(3)");
+    db.ok(insert_many(10, 2000));
+    expect_rebuilds(db);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Sizes, EveryPageSize, ::testing::Values(512, 1024, 2048, 4096, 8192, 16384, 32768, 65536));
+
+TEST_F(CaptureTest, AttachedPlainFilesAndASecondDatabaseOfOurs) {
+  const Sql db(uri());
+  const std::string plain = world().folder() + "/plain.db";
+  db.ok("CREATE TABLE t(x); ATTACH '" + plain + "' AS p; CREATE TABLE p.t(x); INSERT INTO p.t VALUES ('plain')");
+  db.ok("ATTACH '" + world().uri("other", "a") + "' AS o; CREATE TABLE o.t(x)");
+  db.ok("BEGIN; INSERT INTO t VALUES (1); INSERT INTO o.t VALUES (2); INSERT INTO p.t VALUES (3); COMMIT");
+  EXPECT_FALSE(db.ok("SELECT onepen_synced('o')").empty());
+  EXPECT_EQ(db.run("SELECT onepen_synced('p')").code, SQLITE_ERROR);
+  expect_rebuilds(db);
+  world().rebuild("other", world().folder() + "/other-rebuilt");
+  const Sql other(world().folder() + "/other-rebuilt");
+  EXPECT_EQ(other.ok("SELECT x FROM t"), "2");
+  EXPECT_EQ(Sql(plain).ok("SELECT count(*) FROM t"), "2");
+}
+
+TEST_F(CaptureTest, ABlobOf64MegabytesIsOneCommitInManyParts) {
+  const Sql db(uri());
+  db.ok("CREATE TABLE t(x)");
+  db.ok("INSERT INTO t VALUES (randomblob(64 << 20))");
+  db.ok("INSERT INTO t VALUES ('after')");
+  expect_rebuilds(db);
+}
+
+TEST_F(CaptureTest, ShrinkingAndGrowingAgainLeavesNoPageUnsaid) {
+  const Sql db(uri());
+  db.ok("PRAGMA auto_vacuum = full; VACUUM; PRAGMA wal_autocheckpoint = 0; CREATE TABLE t(x)");
+  for (int round = 0; round < 6; ++round) {
+    db.ok(insert_many(400, 3000));
+    db.ok("DELETE FROM t");
+    db.ok("INSERT INTO t VALUES (zeroblob(900000)); UPDATE t SET x = zeroblob(10)");
+    expect_rebuilds(db);
+  }
+}
+
+TEST_F(CaptureTest, AHotWalIsTakenUp) {
+  {
+    Sql db(uri());
+    db.ok("CREATE TABLE t(x); INSERT INTO t VALUES (1)");
+    int keep = 1;
+    sqlite3_file_control(db.get(), "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
+    sqlite3_db_config(db.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  }
+  const Sql again(uri());
+  EXPECT_EQ(again.ok("SELECT x FROM t"), "1");
+  again.ok("INSERT INTO t VALUES (2)");
+  expect_rebuilds(again);
+}
+
+TEST_F(CaptureTest, WhatCannotBeCapturedIsRefusedClearly) {
+  const Sql db(uri());
+  db.ok("CREATE TABLE t(x)");
+  for (const char* pragma : {"PRAGMA journal_mode = delete", "PRAGMA main.journal_mode = memory", "PRAGMA locking_mode = exclusive"}) {
+    const SqlResult result = db.run(pragma);
+    EXPECT_EQ(result.code, SQLITE_ERROR) << pragma;
+    EXPECT_NE(result.message.find("refused"), std::string::npos) << result.message;
+  }
+  db.ok("PRAGMA mmap_size = 1000000; INSERT INTO t VALUES (1)");
+  expect_rebuilds(db);
+}
+
+TEST_F(CaptureTest, AWrongParameterIsRefusedWithTheKnownOnes) {
+  Sql db;
+  for (const char* more : {"&take_over=never", "&takeover=maybe", "&durability=local", "&page_size=1000", "&commit_timeout=soon", "&offline=1", "&reads=fast", "&nolock=1"}) {
+    EXPECT_NE(db.open(uri("a", more)), SQLITE_OK) << more;
+    const std::string sentence = sqlite::last_refusal();
+    EXPECT_GT(sentence.size(), 30u) << more;
+  }
+  EXPECT_NE(db.open(uri("a", "&take_over=never")), SQLITE_OK);
+  EXPECT_NE(sqlite::last_refusal().find("takeover"), std::string::npos);
+  EXPECT_NE(db.open(world().uri("../x", "a")), SQLITE_OK);
+  EXPECT_NE(sqlite::last_refusal().find("x"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace onepen::testing
