@@ -1,6 +1,8 @@
 // The application: opens a stream for writing through the real Owner, submits commits of several parts, waits, gives up, confirms, closes.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/checksum.h"
 #include "sim/run.h"
 
@@ -18,7 +20,7 @@ class Session {
       : run_(run), process_(process), runtime_(*process.runtime), owner_(owner), id_(run.next_session()), epoch_(owner.status().token.epoch) {
     owner_.on_reset([this](const Reset& reset) { told(reset); });
   }
-  void work(int steps);
+  void work(int steps, bool busy);
   void commit();
   void confirm();
   void close();
@@ -122,7 +124,7 @@ void Session::settle_all() {
   for (const Mine& mine : mine_) record(mine, owner_.wait(mine.ticket, runtime_.now(), nullptr));
 }
 
-void Session::work(int steps) {
+void Session::work(int steps, bool busy) {
   Random& random = run_.world.random();
   for (int i = 0; i < steps && !process_.dead && !run_.healing; ++i) {
     switch (random.below(8)) {
@@ -134,7 +136,7 @@ void Session::work(int steps) {
       commit();  // must be refused
       if (random.chance(700)) break;
     }
-    runtime_.sleep_until(in(runtime_, random.between(1, 700) * kMilli));
+    if (!busy) runtime_.sleep_until(in(runtime_, random.between(1, 700) * kMilli));
   }
   if (random.chance(20)) owner_.reset(ResetKind::unresolved, "the simulated application gave up");
 }
@@ -180,6 +182,19 @@ std::unique_ptr<RecordingClaimLog> claim_log(Run& run, Process& process, Client&
   return std::make_unique<RecordingClaimLog>(run.history, process, std::move(*log));
 }
 
+void began_to_own(Run& run, Process& process, const owner::Owner& owner, const ToyFold& fold) {
+  const Token token = owner.status().token;
+  Incarnation incarnation;
+  ClaimId claim_id;
+  if (!parse(token.incarnation, incarnation) || !parse(token.claim_id, claim_id)) run.history.violated("I5", process.name + " owns without a token");
+  run.history.saw_epoch(process.name, incarnation, token.epoch, claim_id);
+  const auto& sent = run.history.claims_sent;
+  const bool ours = std::any_of(sent.begin(), sent.end(), [&](const ClaimSent& s) { return s.who == process.name && s.claim_id == claim_id; });
+  if (!ours) run.history.violated("I5", process.name + " began to own by a claim that it never sent");
+  run.history.folds.push_back(FoldSeen{process.name, fold.state().count, fold.state().sum, claim_id});
+  run.history.sometimes.reached(Sometime::opened);
+}
+
 }  // namespace
 
 void application(Run& run, Process& process, Slot& slot) {
@@ -202,9 +217,9 @@ void application(Run& run, Process& process, Slot& slot) {
       if (opened.error().outcome == Outcome::held && options.takeover == owner::TakeoverMode::if_dead) run.history.sometimes.reached(Sometime::held_if_dead);
       continue;
     }
-    run.history.sometimes.reached(Sometime::opened);
+    began_to_own(run, process, **opened, fold);
     Session session(run, process, **opened);
-    session.work(static_cast<int>(1 + random.below(7)));
+    slot.busy ? session.work(40, true) : session.work(static_cast<int>(1 + random.below(7)), false);
     session.close();
     opened->reset();
   }
@@ -226,6 +241,7 @@ void healer(Run& run, Process& process, Slot& slot, bool& healed) {
       runtime.sleep_until(in(runtime, kSecond));
       continue;
     }
+    began_to_own(run, process, **opened, fold);
     Session session(run, process, **opened);
     for (int i = 0; i < 2; ++i) session.commit();
     auto confirmed = (*opened)->confirm(in(runtime, 60 * kSecond));

@@ -4,6 +4,7 @@
 
 #include "base/checksum.h"
 #include "sim/run.h"
+#include "wire/log_object.h"
 
 namespace onepen::sim {
 namespace {
@@ -30,6 +31,7 @@ class Fencer {
   void claim_not_above();
   bool append();
   void misuse();
+  void stray();
   core::AppendBatch batch(const Mine& as, Sequence first, Bytes payload);
   void send_illegal(core::AppendBatch batch);
   Bytes payload() { return toy_payload(run_.next_payload(), 1, 1, run_.world.random().below(40)); }
@@ -182,6 +184,36 @@ void Fencer::misuse() {
   }
 }
 
+// A writer that keeps to none of the home's rules (an old build, a script): it takes the lowest absent id and puts a well-formed object of a closed epoch, of
+// a sequence that skips, or of a claim that lost. Void for everybody, for ever; the writers around it go on (B4, B2).
+void Fencer::stray() {
+  Random& random = run_.world.random();
+  if (past_.empty() && !mine_) return;
+  const bool of_mine = past_.empty() || (mine_ && random.chance(400));
+  const Mine as = of_mine ? *mine_ : past_[random.below(past_.size())];
+  if (!of_mine && !mine_) return;  // the older one is closed for certain only under a claim of our own
+  auto names = client_.raw().list("db/@log", "", SIZE_MAX);
+  if (process_.dead || !names || names->empty()) return;
+  const Bytes bytes = payload();
+  wire::LogObject object{.kind = wire::ObjectKind::appends, .stream = StreamName::parse("db").value()};
+  object.id = std::stoull(names->back()) + 1;
+  object.incarnation = as.incarnation;
+  object.epoch = as.epoch;
+  object.claim_id = as.claim_id;
+  object.put_id = runtime_.draw<PutId>();
+  object.first = Sequence{as.last.value + (of_mine ? 2 + random.below(3) : 1)};
+  object.claim_at = 1;
+  object.appends.push_back({core::RecordKind::data, digest_of(bytes), bytes});
+  run_.history.illegal.insert(digest_of(bytes).value);
+  run_.world.note("misuse.stray", names->back(), object.epoch.value, object.first.value);
+  static_cast<void>(client_.raw().put_if_absent(fmt::format("db/@log/{:020}", object.id), wire::encode(object)));
+  if (of_mine && mine_) {
+    past_.push_back(*mine_);
+    mine_.reset();
+  }
+  new_session();
+}
+
 void Fencer::turn() {
   switch (run_.world.random().below(8)) {
     case 0: case 1: return claim(false);
@@ -191,7 +223,8 @@ void Fencer::turn() {
     default:
       if (!mine_) claim(true);
       if (!mine_ || !append()) return;
-      misuse();
+      if (run_.world.random().chance(250)) stray();
+      else misuse();
       if (mine_) static_cast<void>(append());
   }
 }

@@ -23,7 +23,7 @@ int SimDisk::begin(const std::string& path, std::string_view verb, bool writes) 
   if (process_.dead) return world_.yield(), EIO;
   DiskFaults& faults = fs(path).faults;
   const bool slow = world_.random().chance(faults.slow);
-  const Nanos wait = slow ? world_.random().between(1, faults.slow_ms) * kMilli : world_.random().between(kFastestMicro, kUsualMicro) * kMicro;
+  const Nanos wait = slow ? world_.random().between(1, faults.slow_ms) * kMilli : world_.random().between(kFastestMicro, kUsualMicro) * kMicro * process_.link;
   if (writes) ++process_.writes;
   world_.point(process_);
   if (!world_.sleep(wait)) return EIO;
@@ -35,7 +35,7 @@ int SimDisk::begin(const std::string& path, std::string_view verb, bool writes) 
 
 int SimDisk::end(const std::string&, std::string_view, int code) {
   world_.point(process_);
-  world_.sleep(world_.random().between(kFastestMicro, kUsualMicro) * kMicro);
+  world_.sleep(world_.random().between(kFastestMicro, kUsualMicro) * kMicro * process_.link);
   return process_.dead ? EIO : code;
 }
 

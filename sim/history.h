@@ -35,6 +35,7 @@ struct AppendSeen {  // answered applied
 struct FoldSeen {
   std::string who;
   std::uint64_t count, sum;
+  std::optional<ClaimId> owner{};  // set: with this fold its process began to own
 };
 enum class FateSeen : std::uint8_t { none, undecided, refused, acknowledged };
 struct Submitted {  // one append given to an Owner, by payload
@@ -55,6 +56,7 @@ class History {
   std::vector<ClaimSent> claims_sent;
   std::vector<ClaimSeen> claims;
   std::vector<AppendSeen> appends;
+  bool answers_as_stored = false;                             // claims that lost are answered with the stored claim's receipt, as a node may
   std::map<std::string, std::uint64_t> records;               // by offset: identity of the record that was read there
   std::map<std::string, std::string> records_text;            // for messages
   std::map<std::pair<Incarnation, Epoch>, ClaimId> epochs;    // I5, from everything seen
@@ -82,6 +84,7 @@ struct Final {
   std::vector<std::uint64_t> sums;                  // sums[n]: of the first n records
   std::map<std::string, std::size_t> by_offset;     // offset just after it → index
   std::map<std::uint64_t, std::vector<std::size_t>> by_digest;  // payload digest → where
+  std::optional<Outcome> refused{};                 // the read ended with this
   std::map<std::uint64_t, Bytes> objects;           // the raw objects of the log, by id
   void build();
 };

@@ -21,6 +21,7 @@ class RecordingStream : public core::Stream {
   core::Answer<std::optional<Bytes>> pulse(const std::string& liveness) override { return under_->pulse(liveness); }
 
  private:
+  std::optional<core::ClaimReceipt> stored_instead(const core::Refusal& refusal, const core::ClaimRequest& request);
   void applied(const core::AppendBatch& batch, const core::AppendReceipt& receipt);
 
   History& history_;

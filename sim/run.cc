@@ -38,8 +38,15 @@ void plan_faults(Run& run) {
   }
 }
 
+void note_pending(Run& run, const Process& process) {
+  const auto& all = run.history.submitted;
+  const bool pending = std::any_of(all.begin(), all.end(), [&](const Submitted& s) { return s.who == process.name && s.fate == FateSeen::none; });
+  if (pending) run.history.sometimes.reached(Sometime::killed_with_pending);
+}
+
 void strike(Run& run, Process& process) {
   Random& random = run.world.random();
+  note_pending(run, process);
   switch (random.below(10)) {
     case 0: case 1: case 2: case 3: run.world.kill(process, "strike"); break;
     case 4: case 5: case 6: run.power_loss(process.machine); break;
@@ -61,6 +68,13 @@ void start_slot(Run& run, Slot& slot) {
     const Nanos again = run.world.random().between(0, 4'000) * kMilli;
     run.world.after(again, [&run, &slot] { start_slot(run, slot); });
   });
+  plan_strike(run, p);
+}
+
+void start_fencer(Run& run) {
+  Machine& machine = *run.machines.back();
+  Process& p = run.world.start(machine.number, "fencer", [&run, &machine](Process& self) { fencer(run, self, machine); });
+  if (run.world.random().chance(300)) p.link = run.world.random().between(3, 12);  // so slow that busy writers win every id: it must race (B3)
   plan_strike(run, p);
 }
 
@@ -100,7 +114,8 @@ void read_all(Run& run, Process& process, Machine& machine, Final& out, bool& co
   for (int i = 0; i < 1000 && !process.dead; ++i) {
     auto read = stream->read(at, core::ReadLimit{});
     if (!read) {
-      run.history.violated("I3", "the stream cannot be read to its end: " + read.error().message);
+      run.world.note("final.refused", read.error().message, static_cast<std::uint64_t>(read.error().outcome));
+      out.refused = read.error().outcome;
       return;
     }
     out.records.insert(out.records.end(), read->records.begin(), read->records.end());
@@ -144,6 +159,36 @@ void take_objects(Run& run, Final& out) {
     static_cast<void>(run.home_fs.list(folder + shard, "", SIZE_MAX, names));
     for (const std::string& name : names) static_cast<void>(run.home_fs.read(folder + shard + "/" + name, 0, UINT64_MAX, out.objects[std::stoull(name)]));
   }
+}
+
+// A log with an object missing, or one bit wrong, in its middle: its reader shows what lies before, says fence-unavailable, and never what lies behind.
+void damage(Run& run, const Final& whole) {
+  if (whole.objects.size() < 3 || !run.world.failure().empty()) return;
+  Random& random = run.world.random();
+  const std::uint64_t id = 2 + random.below(whole.objects.size() - 2);
+  const std::string name = fmt::format("{:020}", id), key = std::string(kStream) + "/@log/" + name;
+  const std::string path = fmt::format("{}/data/{}/@log/{}/{}", kHomeRoot, kStream, name.substr(0, 17), name);
+  const bool remove = random.chance(600);
+  const std::size_t at = random.below(whole.objects.at(id).size());
+  run.world.note(remove ? "damage.remove" : "damage.flip", key, at);
+  if (run.settings.profile == Profile::bucket) {
+    if (remove) run.bucket.objects.erase(key);
+    if (!remove) run.bucket.objects.at(key).at(at) ^= std::byte{1};
+  } else if (remove) {
+    run.home_fs.remove(path, 1);
+  } else {
+    const std::byte flipped = whole.objects.at(id).at(at) ^ std::byte{1};
+    run.home_fs.write(path, at, ByteView(&flipped, 1), 1);
+  }
+  Final shown;
+  bool complete = false;
+  Process& p = run.world.start(1, "after-damage", [&](Process& self) { read_all(run, self, *run.machines.front(), shown, complete); });
+  run.world.run([&] { return p.ended(); });
+  shown.build();
+  const std::size_t n = shown.records.size();
+  if (n > whole.records.size() || shown.sums.back() != whole.sums[n]) run.history.violated("I9", fmt::format("with object {} damaged a reader was shown what is no prefix of the stream", id));
+  if (complete || shown.refused != Outcome::fence_unavailable) run.history.violated("B4", fmt::format("with object {} damaged a reader was not told fence-unavailable", id));
+  run.history.sometimes.reached(Sometime::damage_refused);
 }
 
 void heal(Run& run) {
@@ -195,17 +240,16 @@ void Run::power_loss(std::uint32_t number) {
 Client::Client(Run& run, Process& process, Machine& machine)
     : disk(run.world, process, machine.local, run.home_fs, std::string(kHomeRoot)), run_(run), process_(process) {
   Runtime& runtime = *process.runtime;
-  std::unique_ptr<home::ObjectStore> store;
-  if (run.settings.profile == Profile::directory) {
-    store = home::make_file_store(runtime, disk, std::string(kHomeRoot) + "/data");
-  } else {
-    store = std::make_unique<SimStore>(run.bucket, process);
-  }
+  const auto make_store = [&]() -> std::unique_ptr<home::ObjectStore> {
+    if (run.settings.profile == Profile::bucket) return std::make_unique<SimStore>(run.bucket, process);
+    return home::make_file_store(runtime, disk, std::string(kHomeRoot) + "/data");
+  };
+  raw_ = make_store();
   home::ObjectHomeOptions options;
   options.url = "sim://home";
   options.poll_min = std::chrono::milliseconds(20);  // fewer steps a run; how often it asks decides nothing
   options.poll_max = std::chrono::milliseconds(1'000);
-  home_ = home::make_object_home(runtime, std::move(store), std::move(options));
+  home_ = home::make_object_home(runtime, make_store(), std::move(options));
 }
 Client::~Client() = default;
 
@@ -223,14 +267,15 @@ Verdict run_seed(const Settings& settings, StackPool& stacks, Sometimes& sometim
   const auto slots = 2 + random.below(3);
   for (std::uint64_t i = 0; i < slots; ++i) {
     const std::string name(1, static_cast<char>('a' + i));
-    run.slots.push_back(std::make_unique<Slot>(Slot{name, run.machines[random.below(machines)].get(), Copy{}, static_cast<int>(1 + random.below(3))}));
+    run.slots.push_back(std::make_unique<Slot>(Slot{name, run.machines[random.below(machines)].get(), Copy{}, static_cast<int>(1 + random.below(3)), random.chance(150)}));
   }
   plan_faults(run);
   plan_clocks(run);
   for (auto& slot : run.slots) world.at(random.between(0, 6'000) * kMilli, [&run, &slot] { start_slot(run, *slot); });
+  run.history.answers_as_stored = random.chance(300);
+  for (std::uint64_t i = 1 + random.below(2); i > 0; --i) world.at(random.between(0, 5'000) * kMilli, [&run] { start_fencer(run); });
   world.at(random.between(0, 3'000) * kMilli, [&run] {
     Machine& machine = *run.machines.back();
-    plan_strike(run, run.world.start(machine.number, "fencer", [&run, &machine](Process& p) { fencer(run, p, machine); }));
     run.world.start(machine.number, "reader", [&run, &machine](Process& p) { reader(run, p, machine); });
   });
   const Nanos until = random.between(kFaultTime, 2 * kFaultTime);
@@ -243,6 +288,8 @@ Verdict run_seed(const Settings& settings, StackPool& stacks, Sometimes& sometim
   if (world.failure().empty()) final_stream = read_twice(run);
   world.drain();
   take_objects(run, final_stream);
+  damage(run, final_stream);
+  world.drain();
   if (!world.failure().empty()) run.history.violated("end", world.failure());
   const Evidence evidence{run.history, final_stream};
   if (world.failure().empty()) {

@@ -34,6 +34,7 @@ struct Slot {
   Machine* machine;
   Copy copy;
   int lives = 1;
+  bool busy = false;  // commits without a pause
   std::uint32_t starts = 0;
 };
 
@@ -68,11 +69,13 @@ class Client {
   ~Client();
   SimDisk disk;
   std::unique_ptr<core::Stream> stream();  // a fresh session, recorded
+  home::ObjectStore& raw() { return *raw_; }  // the place itself, for a client that does not keep to the home's rules
 
  private:
   Run& run_;
   Process& process_;
   std::unique_ptr<core::Home> home_;
+  std::unique_ptr<home::ObjectStore> raw_;
 };
 
 // The actors: bodies of processes.

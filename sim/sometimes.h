@@ -28,6 +28,10 @@ namespace onepen::sim {
   X(several_in_one_object)       /* one create carried several appends */                                       \
   X(misuse_refused)              /* a client that breaks the rules was refused */                               \
   X(cloned_seen)                 /* two holders of one claim were told so */                                    \
+  X(void_object)                 /* the log holds an object that does not count */                              \
+  X(raced_claim)                 /* a claim was placed before everything below it was read (B3) */              \
+  X(foreign_receipt)             /* a claim was answered with the claim that had been stored instead */         \
+  X(damage_refused)              /* a log damaged in the middle stopped its reader there */                     \
   X(reader_saw_claim)            /* a reader saw a change of owner */                                           \
   X(disk_failed)                 /* a call of the home's disk or bucket failed for certain */                   \
   X(healed)                      /* the run ended with an owner, appends and a confirmed read */

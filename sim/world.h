@@ -53,6 +53,7 @@ struct Process {
   Nanos zombie_now = 0;
   std::uint32_t zombie_steps = 0;
   std::uint32_t strike_in = 0;            // port calls until something happens to it; 0: nothing planned
+  std::int64_t link = 1;                  // how many times slower than usual it reaches disks and buckets
   std::uint64_t writes = 0;               // changes asked of any disk or bucket
   std::vector<std::unique_ptr<Task>> tasks;
   std::unique_ptr<Runtime> runtime;

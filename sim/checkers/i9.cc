@@ -13,6 +13,20 @@ void check_i9(const Evidence& e) {
       e.history.violated("I9", fmt::format("{} showed {} records that are not the first {} of the stream", fold.who, fold.count, fold.count));
     }
   }
+  // An owner begins only with everything up to its own claim (fence.md, "Takeover").
+  std::map<ClaimId, std::size_t> claims;
+  for (std::size_t i = 0; i < e.stream.records.size(); ++i) {
+    if (e.stream.records[i].kind == core::RecordKind::claim) claims[e.stream.records[i].claim_id] = i;
+  }
+  for (const FoldSeen& fold : e.history.folds) {
+    if (!fold.owner) continue;
+    const auto at = claims.find(*fold.owner);
+    if (at == claims.end()) {
+      e.history.violated("I5", fmt::format("{} began to own by the claim {}, which is not in the stream", fold.who, to_text(*fold.owner)));
+    } else if (fold.count <= at->second) {
+      e.history.violated("I9", fmt::format("{} began to own with {} records folded, but its claim is record {}", fold.who, fold.count, at->second + 1));
+    }
+  }
   for (const auto& [offset, id] : e.history.records) {
     const auto at = e.stream.by_offset.find(offset);
     const std::string& text = e.history.records_text[offset];

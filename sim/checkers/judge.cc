@@ -64,7 +64,10 @@ void check_judge(const Evidence& e) {
       e.history.violated("B4", fmt::format("object {} of the log is damaged: {}", id, object.error().what));
       return;
     }
+    const std::size_t before = judge.lines.size();
     judge.take(*object);
+    if (judge.lines.size() == before) e.history.sometimes.reached(Sometime::void_object);
+    if (object->raced) e.history.sometimes.reached(Sometime::raced_claim);
   }
   for (std::size_t i = 0; i < std::max(judge.lines.size(), e.stream.records.size()); ++i) {
     std::optional<Line> shown;
