@@ -7,6 +7,10 @@
 
 #include <cstdio>
 #include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
 
 #include "home/object/open_home.h"
 #include "io/posix_disk.h"
@@ -21,6 +25,37 @@ namespace {
 
 constexpr int kOldestSqlite = 3'035'000;  // sqlite3_filename_database, sqlite3_uri_key and WAL as captured
 
+// One home per URL for as long as the process lives: what a home sees to once (the proof that the place can fence, folders kept open) is done once.
+class SharedHome final : public onepen::core::Home {
+ public:
+  explicit SharedHome(std::shared_ptr<onepen::core::Home> home) : home_(std::move(home)) {}
+  std::unique_ptr<onepen::core::Stream> stream(const onepen::StreamName& name) override { return home_->stream(name); }
+  onepen::Result<std::vector<std::string>> list(const std::string& prefix) override { return home_->list(prefix); }
+  const std::string& url() const override { return home_->url(); }
+
+ private:
+  std::shared_ptr<onepen::core::Home> home_;
+};
+
+class Homes {
+ public:
+  onepen::Result<std::unique_ptr<onepen::core::Home>> open(const onepen::sqlite::Environment& environment, const std::string& url) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = homes_.find(url); found != homes_.end()) return std::make_unique<SharedHome>(found->second);
+    }
+    auto opened = onepen::home::open_home(*environment.runtime, *environment.disk, url, environment.log);
+    if (!opened) return tl::unexpected(opened.error());
+    const std::lock_guard lock(mutex_);
+    const auto [home, added] = homes_.try_emplace(url, std::move(*opened));  // two at once: the first one stays
+    return std::make_unique<SharedHome>(home->second);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<onepen::core::Home>> homes_;
+};
+
 // Made once, for as long as the process lives (registry.h says why).
 const onepen::sqlite::Environment& process_environment() {
   static const auto* const environment = [] {
@@ -28,7 +63,7 @@ const onepen::sqlite::Environment& process_environment() {
     made->runtime = onepen::io::make_system_runtime().release();
     made->disk = onepen::io::make_posix_disk().release();
     made->log = onepen::sqlite::host_log();
-    made->open_home = [made](const std::string& url) { return onepen::home::open_home(*made->runtime, *made->disk, url, made->log); };
+    made->open_home = [made, homes = std::make_shared<Homes>()](const std::string& url) { return homes->open(*made, url); };
     return made;
   }();
   return *environment;
