@@ -25,7 +25,8 @@ class DirectoryTest : public ::testing::Test {
   }
   ~DirectoryTest() override { std::filesystem::remove_all(folder); }
 
-  struct Opened {
+  struct Opened {  // one process
+    std::unique_ptr<io::Disk> disk = io::make_posix_disk();
     ListFold fold;
     std::unique_ptr<DiskClaimLog> claims;
     std::unique_ptr<core::Home> home;
@@ -33,11 +34,11 @@ class DirectoryTest : public ::testing::Test {
   };
   std::unique_ptr<Opened> open(const std::string& name, std::int64_t pid) {
     auto opened = std::make_unique<Opened>();
-    auto home = home::open_home(*runtime, *disk, "file://" + folder + "/home");
+    auto home = home::open_home(*runtime, *opened->disk, "file://" + folder + "/home");
     EXPECT_TRUE(home) << home.error().message;
     if (!home) return nullptr;
     opened->home = std::move(*home);
-    auto claims = DiskClaimLog::open(*disk, folder + "/claims-" + name);
+    auto claims = DiskClaimLog::open(*opened->disk, folder + "/claims-" + name);
     EXPECT_TRUE(claims);
     opened->claims = std::move(*claims);
     Options options;
@@ -60,7 +61,6 @@ class DirectoryTest : public ::testing::Test {
   }
 
   std::unique_ptr<Runtime> runtime = io::make_system_runtime();
-  std::unique_ptr<io::Disk> disk = io::make_posix_disk();
   std::string folder;
 };
 
@@ -75,16 +75,18 @@ TEST_F(DirectoryTest, TheNewerOwnerHasEverythingAndTheOlderIsRefused) {
   ASSERT_EQ(commit(*two->owner, "from two").kind, Kind::acknowledged);
   const Fate late = commit(*one->owner, "too late");
   ASSERT_EQ(late.kind, Kind::refused);
-  EXPECT_EQ(late.error->message,
-            "fenced: 'app' is now written by pid 4711 on host here (epoch 2). This handle was epoch 1; its last write in the stream is sequence 2. Open the database again "
-            "only if you mean to take it back.");
+  EXPECT_EQ(
+      late.error->message,
+      "fenced: 'app' is now written by pid 4711 on host here (epoch 2). This handle was epoch 1; its last write in the stream is sequence 2. Open the database again "
+      "only if you mean to take it back.");
   const auto confirmed = two->owner->confirm(runtime->now() + 60s);
   ASSERT_TRUE(confirmed);
   EXPECT_EQ(*confirmed, two->owner->status().acknowledged);
   EXPECT_EQ(two->claims->last()->epoch, Epoch{2});
 }
 
-// Four threads commit while another owner takes over again and again: whatever was acknowledged is in the stream once, whatever was refused is not.
+// Four threads commit, then another owner takes over, again and again: whatever was acknowledged is in the stream once, whatever was refused is not.
+// The threads hold still while the claim is made: how a claim fares against a writer that never pauses is the home's own test.
 TEST_F(DirectoryTest, NothingAcknowledgedIsLostAndNothingRefusedIsThere) {
   std::mutex mutex;
   std::set<std::string> acknowledged, refused;
@@ -92,24 +94,31 @@ TEST_F(DirectoryTest, NothingAcknowledgedIsLostAndNothingRefusedIsThere) {
     auto owner = open("writer", round);
     ASSERT_TRUE(owner);
     std::vector<std::thread> threads;
+    std::atomic<bool> hold = false, taken = false;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&, t] {
         for (int i = 0;; ++i) {
+          if (!taken) hold.wait(true);
           const std::string text = std::to_string(round) + "/" + std::to_string(t) + "/" + std::to_string(i);
           const Fate fate = commit(*owner->owner, text);
           const std::lock_guard lock(mutex);
           (fate.kind == Kind::acknowledged ? acknowledged : refused).insert(text);
           ASSERT_NE(fate.kind, Kind::undecided);
           if (fate.kind == Kind::refused) return;
+          if (!taken && acknowledged.size() >= static_cast<std::size_t>(20 * (round + 1))) {
+            hold = true;
+            hold.notify_all();
+          }
         }
       });
     }
-    auto enough = [&] {
-      const std::lock_guard lock(mutex);
-      return acknowledged.size() >= static_cast<std::size_t>(20 * (round + 1));
-    };
-    while (!enough()) std::this_thread::yield();
-    EXPECT_TRUE(open("taker", 1000 + round));
+    hold.wait(false);
+    auto taker = open("taker", 1000 + round);
+    if (!taker) owner->owner->reset(ResetKind::broken, "the test failed");
+    EXPECT_TRUE(taker);
+    taken = true;
+    hold = false;
+    hold.notify_all();
     for (auto& thread : threads) thread.join();
   }
   auto last = open("reader", 1);

@@ -327,10 +327,35 @@ TEST_F(OwnerTest, TheFrontsResetIsFinalAndTold) {
   EXPECT_EQ(resets.count, 1);
 }
 
+TEST_F(OwnerTest, WhatIsQueuedWhenTheFrontResetsIsNeverSent) {
+  auto owner = a.must_open();
+  auto out = runtime.make_signal();
+  auto resume = runtime.make_signal();
+  std::atomic<bool> once = false;
+  a.home.set_hook([&](const CallInfo& info) {
+    if (!has_data(info) || once.exchange(true)) return Trouble::none;
+    out->notify();
+    resume->wait_until(Instant::max());
+    return Trouble::none;
+  });
+  const Ticket first = *owner->submit(bytes("on its way"), in(1s));
+  ASSERT_TRUE(out->wait_until(in(1h)));
+  const Ticket second = *owner->submit(bytes("queued"), in(1s));
+  owner->reset(ResetKind::broken, "broken: the disk failed");
+  resume->notify();
+  EXPECT_EQ(owner->wait(first, in(30s), nullptr).kind, Kind::acknowledged);
+  EXPECT_EQ(owner->wait(second, in(30s), nullptr).kind, Kind::refused);
+  EXPECT_TRUE(owner->stop(in(1s)));
+  EXPECT_EQ(data(), Texts{"on its way"});
+}
+
 TEST_F(OwnerTest, WithoutFinalResetsAGivenUpHandleWrites) {  // why Guard::reset_final stands there
   auto owner = a.must_open();
+  ResetCount resets;
+  owner->on_reset(resets.listener());
   set_guard(Guard::reset_final, false);
   owner->reset(ResetKind::diverged, "diverged: foreign writes to the copy");
+  ASSERT_TRUE(runtime.wait_for([&] { return resets.count == 1; }));
   const Fate fate = commit(*owner, "after the reset");
   set_guard(Guard::reset_final, true);
   EXPECT_EQ(fate.kind, Kind::acknowledged);

@@ -11,8 +11,8 @@ void Runner::run() {
   step(core::Tick{});  // learns when to look
   while (true) {
     Mail mail = take();
+    if (mail.give_up) step(std::move(*mail.give_up));  // before what is queued: that was not sent, and now never is
     if (mail.any()) step(std::move(mail.queued));
-    if (mail.give_up) step(std::move(*mail.give_up));
     if (mail.leave) break;
     tell_listeners();
     beat_when_due();
@@ -22,9 +22,12 @@ void Runner::run() {
       core::Event answer = carry_out(*stream_, request);
       if (ONEPEN_FAILPOINT("owner.before_answer")) break;
       Mail meanwhile = take();  // first what came in while it was out, so that the next batch takes it along
-      if (meanwhile.any()) step(std::move(meanwhile.queued));
+      if (meanwhile.any() && !meanwhile.give_up) step(std::move(meanwhile.queued));
       step(std::move(answer));
-      if (meanwhile.give_up) step(std::move(*meanwhile.give_up));
+      if (meanwhile.give_up) {
+        step(std::move(*meanwhile.give_up));
+        if (meanwhile.any()) step(std::move(meanwhile.queued));
+      }
       if (meanwhile.leave) break;
       continue;
     }
@@ -51,6 +54,7 @@ void Runner::step(core::Event event) {
   core::Effects effects = writer_.step(moment_, std::move(event));
   ids_used_ = effects.request.has_value();  // ids go into requests only
   if (effects.request) request_ = std::move(effects.request);
+  if (std::holds_alternative<core::Finished>(writer_.state())) request_.reset();  // a batch made a moment before the reset stays unsent
   wake_at_ = effects.wake_at;
   std::vector<Signal*> wake;
   {
