@@ -8,6 +8,7 @@
 
 #include "apps/onepen/output.h"
 #include "apps/onepen/rooms.h"
+#include "sqlite/copy_file.h"
 #include "sqlite/messages.h"
 
 namespace onepen::app {
@@ -19,14 +20,30 @@ Error exists(const std::string& name, const Rooms& rooms, std::optional<Owner> c
   return {Outcome::held, fmt::format("'{}' exists at {}; import makes only new databases. Nothing was written.", name, rooms.home->url()), std::move(current)};
 }
 
+// Seen before anything is claimed. The whole check comes with the import itself.
+Result<> looks_like_database(const std::string& file) {
+  if (!sqlite::file_exists(file)) return tl::unexpected(Error{Outcome::not_found, fmt::format("There is no file {}. Nothing was written.", file), {}});
+  auto db = sqlite::open_plain(file, SQLITE_OPEN_READONLY);
+  if (!db) return tl::unexpected(db.error());
+  const auto tables = sqlite::plain_value(db->get(), file, "SELECT count(*) FROM sqlite_schema");
+  if (!tables) return tl::unexpected(tables.error());
+  return {};
+}
+
 Result<sqlite::ImportReport> import_file(const Common& common, const Rooms& rooms, const ImportOptions& options) {
   const auto place = copy_place(common, rooms, options.name);
   if (!place) return tl::unexpected(place.error());
   auto stream = rooms.home->stream(place->name);
   const auto stat = stream->stat();
   if (!stat && stat.error().outcome != Outcome::not_found) return tl::unexpected(from_refusal(stat.error()));
-  // A name that was claimed and holds nothing may be an import that failed half-way; it is taken over. One with commits is somebody's database.
-  if (stat && (stat->last_sequence.value > 0 || stat->epoch.value > 1)) return tl::unexpected(exists(options.name, rooms, {}));
+  if (stat) {
+    // A name that was claimed and holds nothing may be an import that failed half-way; it is taken over. One with commits is somebody's database.
+    bool holds_commits = false;
+    const auto read = each_record(*stream, [&](const core::Record& record) { holds_commits = holds_commits || record.kind == core::RecordKind::data; });
+    if (!read) return tl::unexpected(read.error());
+    if (holds_commits) return tl::unexpected(exists(options.name, rooms, {}));
+  }
+  if (auto looks = looks_like_database(options.file); !looks) return tl::unexpected(looks.error());
   auto copy = sqlite::Copy::acquire(*rooms.runtime, *rooms.disk, *place, sqlite::host_log());
   if (!copy) return tl::unexpected(copy.error());
   ProgressBar bar;

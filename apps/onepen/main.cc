@@ -70,7 +70,9 @@ class CommandLine {
     try {
       app_.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-      return app_.exit(error) == 0 ? kOk : kUsage;  // help is no error
+      if (error.get_exit_code() == 0) return app_.exit(error);  // help is no error
+      note("onepen: " + std::string(error.what()) + ". See onepen --help, or --help after a command.");
+      return kUsage;
     }
     if (!common_.cache_root.empty()) common_.cache_root = std::filesystem::absolute(common_.cache_root).string();
     return action_();
