@@ -23,6 +23,20 @@ std::string joined(std::string text, std::string_view more) {
   return text.append(more);
 }
 
+// fence.md, sqlite.md: after these the handle goes on; every other definite refusal is final for it.
+bool stays_usable(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::write_fenced:
+    case Outcome::read_fenced:
+    case Outcome::quarantined:
+    case Outcome::fence_unavailable:
+    case Outcome::too_large:
+    case Outcome::unavailable:  // certainly not applied: nobody answered in time
+    case Outcome::invalid: return true;
+    default: return false;
+  }
+}
+
 int out_of_step(ResetSink& sink, std::string sentence) {
   sink.reset(ResetKind::diverged, sentence);
   return refuse(joined(std::move(sentence), kRolledBack));
@@ -47,6 +61,7 @@ Capture::Capture(Runtime& runtime, Copy& copy, owner::Owner& owner, ResetSink& s
     : runtime_(runtime), copy_(copy), owner_(owner), sink_(sink), incarnation_(incarnation) {}
 
 int Capture::refused(const Error& error, std::string_view consequence) {
+  if (!stays_usable(error.outcome)) sink_.reset_after(error);
   const auto reset = sink_.current_reset();
   return refuse(joined(reset ? reset->message : error.message, consequence));
 }

@@ -40,6 +40,7 @@ class ResetSink {
  public:
   virtual ~ResetSink() = default;
   virtual void reset(ResetKind kind, std::string message) = 0;
+  virtual void reset_after(const Error& refusal) = 0;  // the owner resets for this; the handle must not begin anything until its thread has said so
   virtual std::optional<Reset> current_reset() const = 0;
   virtual void poison(std::string_view why) = 0;
   virtual void freeze() = 0;  // checkpoints write nothing more: the database file stays as it is

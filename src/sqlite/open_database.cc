@@ -23,6 +23,20 @@ core::OwnerInfo describe_us(Runtime& runtime, const OpenSettings& settings) {
   return info;
 }
 
+ResetKind kind_after(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::incarnation_changed: return ResetKind::rewound;
+    case Outcome::not_found:
+    case Outcome::gone: return ResetKind::removed;
+    case Outcome::cloned:
+    case Outcome::sequence_gap:
+    case Outcome::state_mismatch: return ResetKind::diverged;
+    case Outcome::unauthorised:
+    case Outcome::quota: return ResetKind::refused;
+    default: return ResetKind::fenced;
+  }
+}
+
 }  // namespace
 
 OpenDatabase::OpenDatabase(const Environment& environment, OpenSettings settings, std::unique_ptr<Copy> copy)
@@ -137,11 +151,18 @@ void OpenDatabase::reset(ResetKind kind, std::string message) {
   if (owner_) owner_->reset(kind, message);
   {
     // The owner's listener may come later, on its own thread; this handle must not begin anything meanwhile.
+    const owner::Status owner = owner_ ? owner_->status() : owner::Status{};
     Lock lock(mutex_);
-    if (!reset_) {
-      std::optional<Reset> known = owner_ ? owner_->status().reset : std::nullopt;
-      reset_ = known ? *known : Reset{kind, std::move(message), owner_ ? owner_->status().token.epoch : Epoch{}};
-    }
+    if (!reset_) reset_ = owner.reset ? *owner.reset : Reset{kind, std::move(message), owner.token.epoch};
+  }
+  reset_flag_.store(true, std::memory_order_release);
+}
+
+void OpenDatabase::reset_after(const Error& refusal) {
+  {
+    const owner::Status owner = owner_->status();
+    Lock lock(mutex_);
+    if (!reset_) reset_ = owner.reset ? *owner.reset : Reset{kind_after(refusal.outcome), refusal.message, owner.token.epoch, refusal.current};
   }
   reset_flag_.store(true, std::memory_order_release);
 }

@@ -59,6 +59,7 @@ class OpenDatabase final : public ResetSink {
   bool poisoned() const { return poisoned_.load(std::memory_order_acquire); }
   // ResetSink. The first reset wins.
   void reset(ResetKind kind, std::string message) override;
+  void reset_after(const Error& refusal) override;
   std::optional<Reset> current_reset() const override;
   void poison(std::string_view why) override;
   void freeze() override { poisoned_.store(true, std::memory_order_release); }

@@ -64,6 +64,11 @@ int full_pathname(const char* name, int size, char* out) {
   if (!is_ours(name)) return root()->xFullPathname(root(), name, size, out);
   Registry& registry = *process_registry();
   if (registry.forked()) return refuse_with(SQLITE_CANTOPEN, forked_sentence());
+  if (registry.ours(name)) {  // the copy of a database that is open: another connection to just that (database.cc)
+    if (std::strlen(name) >= static_cast<std::size_t>(size)) return SQLITE_CANTOPEN;
+    std::memcpy(out, name, std::strlen(name) + 1);
+    return SQLITE_OK;
+  }
   const auto settings = settings_of(name);
   if (!settings) return refuse_with(code_of(settings.error().outcome), settings.error().message);
   const auto path = registry.path_for(*settings);

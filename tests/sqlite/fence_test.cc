@@ -163,7 +163,7 @@ TEST_F(FenceTest, AFollowerReadsAndClaimsNothing) {
 }
 
 TEST_F(FenceTest, ConfirmedReadsFailOnceFenced) {
-  const Sql old(uri("a", "&reads=confirmed&notice_within=1h"));
+  const Sql old(uri("a", "&reads=confirmed&notice_within=60m"));
   old.ok("CREATE TABLE t(x)");
   EXPECT_EQ(old.ok("SELECT count(*) FROM t"), "0");
   const Sql now(uri("b"));

@@ -1,0 +1,70 @@
+// onepen/database.h: a SQLite database with exactly one writer. open() claims it: the process that had it is refused from its next write on.
+//
+// Concept: a Database is one ownership of one name at one Home, with a local copy that SQLite works on. connect() hands out plain sqlite3*; nobody wraps
+// SQLite. A COMMIT returns once the home has acknowledged it. When somebody else opens the database this one *resets*, for good: its COMMITs and new
+// transactions fail with SQLITE_AUTH, read transactions that were open go on, and status() and on_reset() say why.
+// Thread-safety: Database is thread-safe and movable. A Connection is used by one thread at a time, as SQLite says.
+// Errors: Result (onepen/result.h); no exception crosses.
+// Ownership: the copy is unlocked and the ownership ended when the Database and all its Connections are gone.
+#pragma once
+#include <onepen/home.h>
+#include <onepen/reset.h>
+
+#include <functional>
+#include <memory>
+
+struct sqlite3;
+
+namespace onepen {
+
+enum class Takeover : std::uint8_t {
+  always,   // the last to open wins
+  if_dead,  // refuse (held) while the owner gives signs of life
+  never,    // open only what nobody owns
+};
+
+struct OpenOptions {
+  Takeover takeover = Takeover::always;
+  std::string owner_name;           // for people; at most 256 bytes
+  std::string cache_root;           // folder of local copies, absolute; empty: ONEPEN_CACHE, else ~/.cache/onepen
+  bool confirm_reads = false;       // each read transaction is first confirmed by the home
+  Duration notice_within{1'000};    // how soon an idle owner notices that it was fenced
+  Duration commit_timeout{30'000};  // how long a COMMIT waits for the home before it fails and the handle resets `unresolved`
+  std::uint32_t page_size = 4'096;  // bytes, of a database that is made: a power of two, 512..65536
+};
+
+struct CloseSqlite {
+  void operator()(sqlite3*) const;
+};
+using Connection = std::unique_ptr<sqlite3, CloseSqlite>;
+using Listening = std::shared_ptr<void>;  // dropping it unregisters
+
+struct Status {
+  enum class Role : std::uint8_t { owner, reset } role;
+  Token token;                    // this ownership
+  Offset acknowledged;            // everything before it is in the stream
+  std::uint64_t pending_commits;  // not yet decided
+  std::optional<Reset> reset;
+};
+
+class Database {
+ public:
+  // Errors: held, claim_races, unavailable, unknown, invalid (name, options, a newer format), unauthorised, state_mismatch (the stream does not fit itself).
+  // A name that is not there is made.
+  static Result<Database> open(const Home& home, std::string_view name, OpenOptions options = {});
+  // A connection to it; as many as you like. Errors: epoch_closed and its kin once the handle is reset, unavailable.
+  Result<Connection> connect();
+  // All commits so far are in the stream, and a look at it begun after the last of them found this process still its owner.
+  Result<Offset> synced(Duration limit = Duration{30'000});
+  // Called once, on Onepen's thread, or at once when already reset. It must not call back.
+  [[nodiscard]] Listening on_reset(std::function<void(const Reset&)> listener);
+  Status status() const;
+  // Ends this handle; the ownership ends when its Connections are closed too. Idempotent; the destructor does it.
+  Result<> close();
+
+ private:
+  explicit Database(std::shared_ptr<struct DatabaseState> state) : state_(std::move(state)) {}
+  std::shared_ptr<struct DatabaseState> state_;
+};
+
+}  // namespace onepen
