@@ -17,7 +17,7 @@ def test(root):
     check(not begin["ok"] and begin["code"] == SQLITE_AUTH, "a write transaction in the child must be refused with code 23", begin)
     check(not read["ok"] and read["code"] == SQLITE_AUTH, "a read in the child must be refused with code 23: it would take locks of its parent", read)
     text = sentence["rows"][0][0] if sentence["ok"] else ""
-    check("fork" in text and str(worker.pid) in text, "the sentence must name fork and the parent's pid", text)
+    check("fork()" in text and len(text) > 60, "a sentence must name fork() and say what to do", text)
     worker.sql("INSERT INTO t VALUES('parent again')")
     check(worker.value("SELECT count(*) FROM t") == 2, "the parent goes on")
     # A child that was forked in the middle of a transaction: the parent's COMMIT is not disturbed.

@@ -285,42 +285,33 @@ class Worker:
     def go_on(self):
         os.kill(self.pid, signal.SIGCONT)
 
-    def count_stops(self):
-        """Lets it go on after each stop until it has answered; the number of stops."""
+    def ready_or_stopped(self):
+        """Waits until it has said something (or ended), or was stopped by a signal."""
+        deadline = time.monotonic() + HANG_SECONDS
+        while True:
+            pid, status = os.waitpid(self.pid, os.WUNTRACED | os.WNOHANG)
+            if pid and os.WIFSTOPPED(status):
+                return "stopped"
+            if pid:
+                self.child.returncode = os.waitstatus_to_exitcode(status)
+            if pid or b"\n" in self.buffer:
+                return "ready"
+            readable = select.select([self.child.stdout, SIGNALS], [], [], max(0.0, deadline - time.monotonic()))[0]
+            if self.child.stdout in readable:
+                return "ready"
+            if not readable:
+                raise Failure(f"hang: worker {self.pid} neither answered nor stopped for {HANG_SECONDS:.0f} s\n{self.stack()}")
+            os.read(SIGNALS, 4096)
+
+    def stops_until_ready(self, hold_at=None):
+        """Lets it go on after each stop until it has something to say; the number of stops. Leaves it stopped at the stop number `hold_at`."""
         stops = 0
-        while self.answered_or_stopped() == "stopped":
+        while self.ready_or_stopped() == "stopped":
             stops += 1
+            if stops == hold_at:
+                break
             self.go_on()
         return stops
-
-    def answered_or_stopped(self):
-        """Waits until it answered (the answer is checked and dropped) or was stopped by a signal."""
-        # A stop raises SIGCHLD, which the self-pipe turns into something to select on.
-        reader, writer = os.pipe()
-        os.set_blocking(writer, False)
-        old_fd = signal.set_wakeup_fd(writer)
-        old_handler = signal.signal(signal.SIGCHLD, lambda *_: None)
-        try:
-            while True:
-                pid, status = os.waitpid(self.pid, os.WUNTRACED | os.WNOHANG)
-                if pid and os.WIFSTOPPED(status):
-                    return "stopped"
-                if pid:
-                    self.child.returncode = os.waitstatus_to_exitcode(status)
-                    raise Failure(f"worker {self.pid} ended with {self.child.returncode}\n{self.errors()}")
-                ready = [self.child.stdout] if b"\n" in self.buffer else select.select([self.child.stdout, reader], [], [], HANG_SECONDS)[0]
-                if not ready:
-                    raise Failure(f"hang: worker {self.pid} neither answered nor stopped for {HANG_SECONDS:.0f} s\n{self.stack()}")
-                if reader in ready:
-                    os.read(reader, 4096)
-                if self.child.stdout in ready:
-                    self.answer()
-                    return "answered"
-        finally:
-            signal.set_wakeup_fd(old_fd)
-            signal.signal(signal.SIGCHLD, old_handler)
-            os.close(reader)
-            os.close(writer)
 
     def kill(self):
         with contextlib.suppress(ProcessLookupError):
@@ -400,13 +391,8 @@ def tree(folder):
 
 
 def log_objects(home, name="app"):
-    """The log objects of a stream in a directory home, in order of their ids."""
-    found = []
-    for base, _folders, files in os.walk(home):
-        parts = pathlib.Path(base).relative_to(home).parts
-        if parts and parts[-1] == "log":
-            found += [pathlib.Path(base) / f for f in files if f[:1].isdigit()]
-    return sorted(found)
+    """The log objects of a stream in a directory home, in order of their ids (docs/formats/log-object.md)."""
+    return sorted(path for path in (pathlib.Path(home) / name / "@log").rglob("*") if path.is_file())
 
 
 def reset_kind(status):
@@ -430,6 +416,16 @@ def main(test, name):
     print(f"{name}: passed in {time.monotonic() - started:.1f} s{' (quick)' if QUICK else ''}")
 
 
+def _signal_pipe():
+    """A descriptor that becomes readable when a child is stopped or ends (SIGCHLD): something to select on."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return reader
+
+
+SIGNALS = _signal_pipe()
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

@@ -16,6 +16,7 @@ KILLS = 500
 RANDOM_IN_QUICK = 50
 KILLS_PER_HOME = 30     # then a new home: a rebuild from an empty cache reads the whole log
 TRANSACTIONS = 12       # of one life; a failpoint armed beyond them is not reached and the life ends in good order
+MOST_BARREN = 2         # lives in a row that are killed before a COMMIT; the next change of owner without one would have to wait (flapping, fence.md)
 LATEST_HIT = 40         # failpoints are armed at their 1st .. 40th hit
 
 
@@ -31,6 +32,7 @@ class Database:
         self.tried = 0      # the last one that may be
         self.lives = 0
         self.kills = 0
+        self.barren = 0     # lives in a row without an acknowledged COMMIT
 
     def pick_cache(self, chance):
         which = chance.random()
@@ -42,6 +44,7 @@ class Database:
 def life(root, db, cache, env, count=TRANSACTIONS, kill_after=None):
     """One process: opens, checks what is there, commits until it is killed or done. Returns True if it was killed."""
     db.lives += 1
+    db.barren += 1
     worker = Worker(root, env=env)
     died_in = "start"
     worker.send("open", uri=uri("app", db.home, cache))
@@ -66,6 +69,7 @@ def life(root, db, cache, env, count=TRANSACTIONS, kill_after=None):
                 died_in = f"transaction {db.tried}"
             elif "committed" in line:
                 db.known = line["committed"]
+                db.barren = 0
                 died_in = "between transactions"
                 seen += 1
             elif "done" in line:
@@ -143,6 +147,8 @@ def test(root):
             finish(db)
             db = Database(root, chance.getrandbits(32))
         cache = db.pick_cache(chance)
+        if db.barren >= MOST_BARREN:
+            check(not life(root, db, cache, {}, count=1), "a life without failpoint was killed")
         if chance.random() < 0.1:
             env, after, name = {}, chance.randrange(TRANSACTIONS), "(a random moment)"
         else:
