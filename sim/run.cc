@@ -7,6 +7,7 @@
 #include "home/object/file_store.h"
 #include "home/object/object_home.h"
 #include "sim/recording_stream.h"
+#include "wire/log_object.h"
 
 namespace onepen::sim {
 namespace {
@@ -187,7 +188,11 @@ void damage(Run& run, const Final& whole) {
   shown.build();
   const std::size_t n = shown.records.size();
   if (n > whole.records.size() || shown.sums.back() != whole.sums[n]) run.history.violated("I9", fmt::format("with object {} damaged a reader was shown what is no prefix of the stream", id));
-  if (complete || shown.refused != Outcome::fence_unavailable) run.history.violated("B4", fmt::format("with object {} damaged a reader was not told fence-unavailable", id));
+  Bytes bytes = whole.objects.at(id);
+  bytes.at(at) ^= std::byte{1};
+  const auto damaged = wire::decode_log_object(bytes);
+  const bool newer = !remove && !damaged && damaged.error().kind == wire::ObjectFault::Kind::newer_format;  // the bit was in the version
+  if (complete || shown.refused != (newer ? Outcome::invalid : Outcome::fence_unavailable)) run.history.violated("B4", fmt::format("with object {} damaged a reader was not told fence-unavailable", id));
   run.history.sometimes.reached(Sometime::damage_refused);
 }
 
