@@ -1,4 +1,4 @@
-"""Each header compiles alone, as the product sees it.
+"""Each header compiles alone, as the product sees it (those named *_testing.h as the tests do).
 
     headers.py BUILD_FOLDER COMPILER
 """
@@ -27,7 +27,8 @@ def main():
         text = f'#include "{name}"\n#include "{name}"  // twice: it guards itself\n'
         if not source.exists() or source.read_text() != text:
             source.write_text(text)
-        done = subprocess.run([*cached, compiler, "-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include", f"-I{ROOT}/src", *flags, "-c", str(source), "-o",
+        for_tests = [f"-I{ROOT}", "-DONEPEN_TEST_HOOKS"] if shown.name.endswith("_testing.h") else []
+        done = subprocess.run([*cached, compiler, "-std=c++20", "-O0", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include", f"-I{ROOT}/src", *for_tests, *flags, "-c", str(source), "-o",
                                str(source.with_suffix(".o"))], capture_output=True, text=True, env={**os.environ, "CCACHE_BASEDIR": str(ROOT)}, cwd=build, check=False)
         return shown, done.returncode == 0, done.stderr
 

@@ -109,8 +109,10 @@ def changelog(root):
 
 
 def machine_paths(root):
-    """No path of one machine in the tree: not the tree's own place, no home folder."""
-    pattern = re.compile(r"/(?:home|Users)/[a-z][\w.-]*/|/root/[\w.]|" + re.escape(str(root.parent)) + r"/[\w.]")
+    """No path of one machine in the tree: not the tree's own place, nor beside it, nor the home folder of whoever works here."""
+    shared = {"/", "/tmp", "/var/tmp", "/srv", "/home", "/usr", "/usr/local", "/opt"}  # places that a text may name as anybody's
+    places = {str(root)} | ({str(root.parent)} - shared) | ({str(Path.home())} - shared) | {"/root"}
+    pattern = re.compile(r"(?<![\w.})])(?:" + "|".join(re.escape(place) for place in sorted(places)) + r")/[\w.]|/Users/[a-z][\w.-]*/")
     listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=False)
     names = listed.stdout.splitlines() if listed.returncode == 0 else [str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()]
     problems = []

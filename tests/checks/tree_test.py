@@ -68,7 +68,7 @@ class Checks(unittest.TestCase):
         self.broken("changelog", "CHANGELOG.md", "## 1.2.2\n")
 
     def test_machine_path(self):
-        self.broken("machine_paths", "docs/x.md", "see /home/" + "somebody/onepen/build\n")
+        self.broken("machine_paths", "docs/x.md", f"see {self.root.parent}/elsewhere/build\n")
 
     def test_long_file(self):
         self.broken("file_length", "src/core/long.cc", "\n" * (tree.LIMIT_LINES + 1))
