@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/bytes.h"
 #include <tl/expected.hpp>
+#include "base/bytes.h"
 
 namespace onepen::io {
 

@@ -81,7 +81,7 @@ std::string read_mountinfo() {
 
 PathFacts look_at(const std::string& path) {
   PathFacts facts;
-  struct stat st {};
+  struct stat st{};
   facts.exists = ::stat(path.c_str(), &st) == 0;
   facts.folder = facts.exists && S_ISDIR(st.st_mode);
   auto parent = path.substr(0, path.find_last_of('/'));

@@ -139,7 +139,7 @@ void PosixDisk::forget(const std::string& path) {
 DiskResult<Bytes> PosixDisk::read(const std::string& path, std::uint64_t from, std::uint64_t max_bytes) {
   Fd fd(retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
   if (!fd.ok()) return failed("open", path, errno);
-  struct stat st {};
+  struct stat st{};
   if (::fstat(fd.get(), &st) != 0) return failed("read", path, errno);
   auto size = static_cast<std::uint64_t>(st.st_size);
   Bytes out(static_cast<std::size_t>(size <= from ? 0 : std::min(size - from, max_bytes)));
@@ -155,7 +155,7 @@ DiskResult<Bytes> PosixDisk::read(const std::string& path, std::uint64_t from, s
 }
 
 DiskResult<std::uint64_t> PosixDisk::size(const std::string& path) {
-  struct stat st {};
+  struct stat st{};
   if (::stat(path.c_str(), &st) != 0) return failed("look at", path, errno);
   return static_cast<std::uint64_t>(st.st_size);
 }
@@ -262,7 +262,7 @@ DiskResult<> PosixDisk::make_folders(const std::string& path) {
   bool existed = made != 0 && errno == EEXIST;
   if (made != 0 && !existed) return failed("make folder", path, errno);
   if (existed) {
-    struct stat st {};
+    struct stat st{};
     if (::stat(path.c_str(), &st) != 0) return failed("look at", path, errno);
     if (!S_ISDIR(st.st_mode)) return failed("make folder", path, ENOTDIR);
   } else {

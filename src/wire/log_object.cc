@@ -78,9 +78,7 @@ ClaimBody decode_claim(ByteReader& in, std::string& wrong) {
   return c;
 }
 
-tl::unexpected<ObjectFault> damaged(std::size_t at, std::string what) {
-  return tl::unexpected(ObjectFault{ObjectFault::Kind::damaged, at, std::move(what)});
-}
+tl::unexpected<ObjectFault> damaged(std::size_t at, std::string what) { return tl::unexpected(ObjectFault{ObjectFault::Kind::damaged, at, std::move(what)}); }
 
 // The payload lengths must add up to the body exactly.
 std::optional<std::string> decode_appends(ByteReader& in, std::uint32_t count, ByteView body, std::vector<AppendBody>& out) {
@@ -197,7 +195,8 @@ tl::expected<LogObject, ObjectFault> decode_log_object(ByteView bytes) {
   auto body = fixed.u<std::uint64_t>();
   if (fixed.failed()) return damaged(bytes.size(), "it ends inside its header");
   if (version > kLogObjectVersion && version < 0x1000)  // anything above is more likely a flipped bit than four thousand formats
-    return tl::unexpected(ObjectFault{ObjectFault::Kind::newer_format, kVersionAt, fmt::format("format {} (this program reads up to {})", version, kLogObjectVersion)});
+    return tl::unexpected(
+        ObjectFault{ObjectFault::Kind::newer_format, kVersionAt, fmt::format("format {} (this program reads up to {})", version, kLogObjectVersion)});
   if (version == 0 || version > kLogObjectVersion) return damaged(kVersionAt, fmt::format("its format number is {}", version));
   if (header < kFixedBytes + kChecksumBytes || header > kMaxObjectHeaderBytes) return damaged(kHeaderLengthAt, "its header length is out of range");
   if (bytes.size() < header) return damaged(bytes.size(), "it ends inside its header");
@@ -228,8 +227,8 @@ tl::expected<LogObject, ObjectFault> decode_log_object(ByteView bytes) {
   auto name = StreamName::parse(in.text(256));
   if (in.failed()) return damaged(in.at(), "its header is cut short");
   if (!name) return damaged(in.at(), "it names no stream");
-  LogObject o{static_cast<ObjectKind>(kind), *name, id, incarnation, ordinal, epoch, claim_id, put, first, prev_id, prev_checksum, claim_at,
-              claims_since_data, (flags & kRaced) != 0, time_ms};
+  LogObject o{static_cast<ObjectKind>(kind), *name,  id, incarnation, ordinal, epoch, claim_id, put, first, prev_id, prev_checksum, claim_at, claims_since_data,
+              (flags & kRaced) != 0,         time_ms};
   std::string wrong = (flags & ~kRaced) != 0 ? "it has flags of no known meaning" : "";
   if (o.kind == ObjectKind::claim) o.claim = decode_claim(in, wrong);
   if (o.kind == ObjectKind::history) {

@@ -15,8 +15,17 @@ namespace {
 StreamName name(std::string_view text) { return StreamName::parse(text).value(); }
 
 LogObject claim_object() {
-  LogObject o{.kind = ObjectKind::claim, .stream = name("shop/orders"), .id = 7, .incarnation = {0x0102030405060708, 0x090a0b0c0d0e0f10}, .epoch = {3},
-              .claim_id = {0xc1, 0xc2}, .put_id = {0xa1, 0xa2}, .prev_id = 6, .prev_checksum = 0x1122334455667788, .claim_at = 4, .claims_since_data = 2,
+  LogObject o{.kind = ObjectKind::claim,
+              .stream = name("shop/orders"),
+              .id = 7,
+              .incarnation = {0x0102030405060708, 0x090a0b0c0d0e0f10},
+              .epoch = {3},
+              .claim_id = {0xc1, 0xc2},
+              .put_id = {0xa1, 0xa2},
+              .prev_id = 6,
+              .prev_checksum = 0x1122334455667788,
+              .claim_at = 4,
+              .claims_since_data = 2,
               .time_ms = 1'700'000'000'123};
   o.claim.owner = {.name = "web", .host = "b.example", .version = "0.1.0", .pid = 4711, .started_ms = 1'700'000'000'000, .why = "open", .liveness = "x"};
   o.claim.over = ClaimId{0xb1, 0xb2};
@@ -28,16 +37,33 @@ LogObject claim_object() {
 }
 
 LogObject appends_object(ByteView one, ByteView two) {
-  LogObject o{.kind = ObjectKind::appends, .stream = name("app"), .id = 2, .incarnation = {1, 2}, .epoch = {1}, .claim_id = {3, 4}, .put_id = {5, 6},
-              .first = {1}, .prev_id = 1, .prev_checksum = 0xfeed, .claim_at = 1, .time_ms = 1};
+  LogObject o{.kind = ObjectKind::appends,
+              .stream = name("app"),
+              .id = 2,
+              .incarnation = {1, 2},
+              .epoch = {1},
+              .claim_id = {3, 4},
+              .put_id = {5, 6},
+              .first = {1},
+              .prev_id = 1,
+              .prev_checksum = 0xfeed,
+              .claim_at = 1,
+              .time_ms = 1};
   o.appends.push_back({core::RecordKind::data, digest_of(one), one});
   o.appends.push_back({core::RecordKind::control, digest_of(two), two});
   return o;
 }
 
 LogObject history_object() {
-  LogObject o{.kind = ObjectKind::history, .stream = name("app"), .id = 3, .incarnation = {1, 2}, .put_id = {5, 6}, .prev_id = 2, .prev_checksum = 9,
-              .claim_at = 1, .time_ms = 1};
+  LogObject o{.kind = ObjectKind::history,
+              .stream = name("app"),
+              .id = 3,
+              .incarnation = {1, 2},
+              .put_id = {5, 6},
+              .prev_id = 2,
+              .prev_checksum = 9,
+              .claim_at = 1,
+              .time_ms = 1};
   o.history = {.next = {7, 8}, .next_ordinal = 2, .floor = {4}, .act = "restore"};
   return o;
 }
@@ -203,8 +229,8 @@ TEST(ReadyRecord, comes_back_and_is_told_from_other_control_records) {
   EXPECT_EQ(decode_ready(encode_ready("https://b.example:7000/\"x\"")), "https://b.example:7000/\"x\"");
   EXPECT_EQ(decode_ready(encode_ready("")), "");
   EXPECT_EQ(as_text(encode_ready("e")), R"({"record":"ready","endpoint":"e"})");
-  for (std::string_view other : {"", "something else", "[]", "{}", R"({"record":"move","endpoint":"e"})", R"({"record":"ready"})", R"({"record":"ready","endpoint":7})",
-                                 R"({"record":"ready","endpoint":"e"}x)"})
+  for (std::string_view other : {"", "something else", "[]", "{}", R"({"record":"move","endpoint":"e"})", R"({"record":"ready"})",
+                                 R"({"record":"ready","endpoint":7})", R"({"record":"ready","endpoint":"e"}x)"})
     EXPECT_EQ(decode_ready(as_bytes(other)), std::nullopt) << other;
   auto bytes = encode_ready("x");
   for (std::size_t n = 0; n < bytes.size(); ++n) EXPECT_EQ(decode_ready(ByteView(bytes).first(n)), std::nullopt) << n;

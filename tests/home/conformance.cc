@@ -102,8 +102,8 @@ std::vector<std::string> payloads(const std::vector<Record>& records) {
 using Texts = std::vector<std::string>;
 
 #define ASSERT_OK(answer) ASSERT_TRUE((answer).has_value()) << (answer).error().message
-#define ASSERT_REFUSED(answer, what)                 \
-  ASSERT_FALSE((answer).has_value());                \
+#define ASSERT_REFUSED(answer, what) \
+  ASSERT_FALSE((answer).has_value()); \
   ASSERT_EQ((answer).error().outcome, Outcome::what) << (answer).error().message
 
 TEST_P(HomeConformance, what_is_not_there_is_not_found) {

@@ -32,7 +32,9 @@ class RecordingDisk final : public io::Disk {
     return note(sync ? "create_whole+sync" : "create_whole", p), disk_->create_whole(p, b, sync, scratch);
   }
   io::DiskResult<> append(const std::string& p, ByteView b, bool sync) override { return note("append", p), disk_->append(p, b, sync); }
-  io::DiskResult<> write_at(const std::string& p, std::uint64_t at, ByteView b, bool sync) override { return note("write_at", p), disk_->write_at(p, at, b, sync); }
+  io::DiskResult<> write_at(const std::string& p, std::uint64_t at, ByteView b, bool sync) override {
+    return note("write_at", p), disk_->write_at(p, at, b, sync);
+  }
   io::DiskResult<> link(const std::string& from, const std::string& to) override { return note("link", to), disk_->link(from, to); }
   io::DiskResult<> rename(const std::string& from, const std::string& to) override { return note("rename", to), disk_->rename(from, to); }
   io::DiskResult<> remove(const std::string& p) override { return note("remove", p), disk_->remove(p); }

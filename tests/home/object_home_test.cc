@@ -348,8 +348,14 @@ TEST_F(ObjectHome, b7_after_a_new_history_only_a_claim_counts_and_epochs_go_on) 
   filled(a, 1);
   auto last = wire::decode_log_object(*std::make_unique<Bytes>(bucket->get(log_key(2)).value()));
   ASSERT_TRUE(last);
-  wire::LogObject history{.kind = wire::ObjectKind::history, .stream = StreamName::parse("app").value(), .id = 3, .incarnation = a.receipt.incarnation,
-                          .put_id = {1, 1}, .prev_id = 2, .prev_checksum = last->checksum, .claim_at = 1};
+  wire::LogObject history{.kind = wire::ObjectKind::history,
+                          .stream = StreamName::parse("app").value(),
+                          .id = 3,
+                          .incarnation = a.receipt.incarnation,
+                          .put_id = {1, 1},
+                          .prev_id = 2,
+                          .prev_checksum = last->checksum,
+                          .claim_at = 1};
   history.history = {.next = {5, 5}, .next_ordinal = 2, .floor = {9}, .act = "adopt"};
   ASSERT_TRUE(bucket->put_if_absent(log_key(3), wire::encode(history)));
   auto late = append(a, "late");
@@ -369,8 +375,14 @@ TEST_F(ObjectHome, b7_a_tombstone_ends_the_stream_and_ids_go_on) {
   auto a = process();
   filled(a, 1);
   auto last = wire::decode_log_object(*std::make_unique<Bytes>(bucket->get(log_key(2)).value()));
-  wire::LogObject stone{.kind = wire::ObjectKind::tombstone, .stream = StreamName::parse("app").value(), .id = 3, .incarnation = a.receipt.incarnation,
-                        .put_id = {1, 1}, .prev_id = 2, .prev_checksum = last->checksum, .claim_at = 1};
+  wire::LogObject stone{.kind = wire::ObjectKind::tombstone,
+                        .stream = StreamName::parse("app").value(),
+                        .id = 3,
+                        .incarnation = a.receipt.incarnation,
+                        .put_id = {1, 1},
+                        .prev_id = 2,
+                        .prev_checksum = last->checksum,
+                        .claim_at = 1};
   ASSERT_TRUE(bucket->put_if_absent(log_key(3), wire::encode(stone)));
   auto late = append(a, "late");
   ASSERT_FALSE(late);

@@ -31,11 +31,11 @@ class Bucket final : public home::ObjectStore {
 
 enum class PutFault {
   none,
-  lost_answer,   // lands, answered `unknown`
+  lost_answer,  // lands, answered `unknown`
   lost_request,  // does not land, answered `unknown`
-  late,          // answered `unknown` now, lands when deliver_late() is called
-  sent_twice,    // lands, answered `exists`: a transport that tries again itself
-  refused,       // does not land, answered with an Error
+  late,  // answered `unknown` now, lands when deliver_late() is called
+  sent_twice,  // lands, answered `exists`: a transport that tries again itself
+  refused,  // does not land, answered with an Error
 };
 
 struct Requests {
@@ -57,10 +57,10 @@ class FaultStore final : public home::ObjectStore {
   std::string describe() const override { return place_->describe(); }
 
   void next_creates(std::deque<PutFault> faults);  // of the coming creates, in order
-  void fail_gets(std::uint64_t how_many);          // the coming gets are `unavailable`
+  void fail_gets(std::uint64_t how_many);  // the coming gets are `unavailable`
   // Called before a create, after a get, before a list: what somebody else does at that moment. Not called while it runs.
   std::function<void(const std::string& key)> before_create, after_get, before_list;
-  std::size_t deliver_late();                      // how many landed
+  std::size_t deliver_late();  // how many landed
   Requests requests() const;
   void forget_requests();
 

@@ -28,7 +28,9 @@ std::pair<std::string_view, std::string_view> split(std::string_view key) {
   if (slash == std::string_view::npos) return {"", key};
   return {key.substr(0, slash), key.substr(slash + 1)};
 }
-bool all_digits(std::string_view text) { return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }); }
+bool all_digits(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
 std::optional<std::uint64_t> number(std::string_view name) {
   std::uint64_t value = 0;
   if (name.size() != kIdDigits || !all_digits(name)) return std::nullopt;
@@ -42,8 +44,20 @@ bool counts_when_synced(std::string_view folder) { return is_log(folder) || spli
 // Failures before which nothing can have got the name.
 bool certainly_not_written(int code) {
   switch (code) {
-    case ENOSPC: case EDQUOT: case EACCES: case EPERM: case EROFS: case ENOENT: case ENOTDIR: case ENAMETOOLONG: case EMFILE: case ENFILE: case ENOMEM:
-    case EFBIG: case EMLINK: case EXDEV: return true;
+    case ENOSPC:
+    case EDQUOT:
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case ENOENT:
+    case ENOTDIR:
+    case ENAMETOOLONG:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case EFBIG:
+    case EMLINK:
+    case EXDEV: return true;
     default: return false;
   }
 }
@@ -103,10 +117,13 @@ FileStore::Place FileStore::place(const std::string& key) const {
 tl::unexpected<Error> FileStore::refused(const io::DiskError& error, bool writing) const {
   switch (error.code) {
     case ENOENT: return tl::unexpected(Error{Outcome::not_found, error.message, {}});
-    case EACCES: case EPERM: case EROFS:
+    case EACCES:
+    case EPERM:
+    case EROFS:
       return tl::unexpected(Error{Outcome::unauthorised,
                                   writing ? fmt::format("{}. Writing needs write permission in {}; without it, open read-only.", error.message, root_)
-                                          : fmt::format("{}. Reading needs read permission in {}.", error.message, root_), {}});
+                                          : fmt::format("{}. Reading needs read permission in {}.", error.message, root_),
+                                  {}});
     default: return tl::unexpected(Error{Outcome::unavailable, error.message, {}});
   }
 }
@@ -128,8 +145,11 @@ Result<> FileStore::believe(const std::string& folder, std::optional<std::uint64
     if (it != seen_.end() && it->second.low <= *low && high <= it->second.high) return {};
   }
   if (poisoned(folder))
-    return tl::unexpected(Error{Outcome::unavailable, fmt::format("{} could not be synced earlier: what is in it may not be durable. Check the disk, then "
-                                                                  "start this program again.", folder), {}});
+    return tl::unexpected(Error{Outcome::unavailable,
+                                fmt::format("{} could not be synced earlier: what is in it may not be durable. Check the disk, then "
+                                            "start this program again.",
+                                            folder),
+                                {}});
   if (guard_on(Guard::dir_reader_syncs)) {
     if (auto synced = disk_.sync_folder(folder); !synced) {
       poison(folder);
@@ -161,8 +181,11 @@ Result<Bytes> FileStore::get_range(const std::string& key, std::uint64_t from, s
 Result<PutOutcome> FileStore::put_if_absent(const std::string& key, ByteView bytes) {
   auto at = place(key);
   if (poisoned(at.folder))
-    return tl::unexpected(Error{Outcome::unavailable, fmt::format("{} could not be synced earlier, so nothing more is written there. Check the disk, then start "
-                                                                  "this program again.", at.folder), {}});
+    return tl::unexpected(Error{Outcome::unavailable,
+                                fmt::format("{} could not be synced earlier, so nothing more is written there. Check the disk, then start "
+                                            "this program again.",
+                                            at.folder),
+                                {}});
   io::DiskResult<> made;
   for (int attempt = 0; attempt < kCreateTries; ++attempt) {
     made = disk_.create_whole(at.path, bytes, guard_on(Guard::dir_file_synced), scratch(at));

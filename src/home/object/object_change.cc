@@ -73,7 +73,8 @@ ObjectStream::Step<ObjectStream::Landed> ObjectStream::look(bool exists) {
   flight_.reset();
   if (ours_by_claim)
     return refuse(Outcome::cloned, fmt::format("Two processes write '{}' under one claim of epoch {}: object {} in {} is not the one sent here. Stop both and "
-                                               "open again.", name_.text(), object.epoch.value, key(object.id), store_.describe()));
+                                               "open again.",
+                                               name_.text(), object.epoch.value, key(object.id), store_.describe()));
   return Landed::other;
 }
 
@@ -230,8 +231,8 @@ ObjectStream::Step<std::optional<AppendReceipt>> ObjectStream::append_allowed(co
     if (d.outcome == Outcome::duplicate) receipt.offsets.push_back(to_offset(fold_.ordinal(), *d.receipt, state.incarnation));
     else if (d.outcome == Outcome::applied || i > 0)
       return i == 0 ? Step<std::optional<AppendReceipt>>{std::nullopt}
-                    : refuse(Outcome::invalid, fmt::format("The first {} of {} appends to '{}' were applied earlier and the rest was not: send the rest alone.", i,
-                                                           batch.appends.size(), name_.text()));
+                    : refuse(Outcome::invalid, fmt::format("The first {} of {} appends to '{}' were applied earlier and the rest was not: send the rest alone.",
+                                                           i, batch.appends.size(), name_.text()));
     else return refused(d, batch.epoch);
   }
   return receipt;
@@ -241,13 +242,15 @@ Answer<AppendReceipt> ObjectStream::append(const AppendBatch& batch) {
   std::uint64_t bytes = 0;
   for (const auto& a : batch.appends) bytes += a.payload.size();
   if (batch.appends.empty() || batch.appends.size() > wire::kMaxObjectAppends || batch.first.value == 0 || batch.attempt.nil())
-    return refuse(Outcome::invalid, fmt::format("A batch for '{}' needs 1 to {} appends, a first sequence and a put id.", name_.text(), wire::kMaxObjectAppends));
+    return refuse(Outcome::invalid,
+                  fmt::format("A batch for '{}' needs 1 to {} appends, a first sequence and a put id.", name_.text(), wire::kMaxObjectAppends));
   if (bytes > kMaxBatchPayload)
-    return refuse(Outcome::too_large, fmt::format("A batch of {} bytes for '{}' is above the {} bytes an object holds.", bytes, name_.text(), kMaxBatchPayload));
+    return refuse(Outcome::too_large,
+                  fmt::format("A batch of {} bytes for '{}' is above the {} bytes an object holds.", bytes, name_.text(), kMaxBatchPayload));
   if (flight_ && flight_->attempt != batch.attempt) {
     if (guard_on(Guard::b1_one_create))
-      return refuse(Outcome::unavailable, fmt::format("Object {} in {} is not decided yet; nothing else is sent before (one create in flight).", key(flight_->id),
-                                                      store_.describe()));
+      return refuse(Outcome::unavailable, fmt::format("Object {} in {} is not decided yet; nothing else is sent before (one create in flight).",
+                                                      key(flight_->id), store_.describe()));
     fold_.skip_to(flight_->id + 1);
     flight_.reset();
   }

@@ -48,9 +48,10 @@ class ObjectHome final : public core::Home {
 };
 
 tl::unexpected<Error> cannot_fence(const ObjectStore& store, std::string_view evidence) {
-  return tl::unexpected(Error{Outcome::invalid,
-                              fmt::format("The {} cannot keep two writers apart: {}. Nothing of Onepen's was written there; choose another place.",
-                                          store.describe(), evidence), {}});
+  return tl::unexpected(
+      Error{Outcome::invalid,
+            fmt::format("The {} cannot keep two writers apart: {}. Nothing of Onepen's was written there; choose another place.", store.describe(), evidence),
+            {}});
 }
 
 Result<> probe(ObjectStore& store, const std::string& folder, const std::string& name) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "base/bytes.h"
 #include <onepen/result.h>
+#include "base/bytes.h"
 
 namespace onepen::home {
 

@@ -34,8 +34,13 @@ std::uint64_t bytes_of(const std::vector<Record>& records, std::size_t from) {
 }  // namespace
 
 ObjectStream::ObjectStream(Place& place, StreamName name)
-    : place_(place), store_(place.store), name_(name), log_folder_(name.text() + "/@log"), mark_folder_(name.text() + "/@mark"),
-      alive_folder_(name.text() + "/@alive"), fold_(std::move(name)) {}
+    : place_(place),
+      store_(place.store),
+      name_(name),
+      log_folder_(name.text() + "/@log"),
+      mark_folder_(name.text() + "/@mark"),
+      alive_folder_(name.text() + "/@alive"),
+      fold_(std::move(name)) {}
 
 tl::unexpected<core::Refusal> ObjectStream::refuse(Outcome outcome, std::string message) const {
   core::Refusal r{outcome, std::move(message)};
@@ -47,9 +52,11 @@ tl::unexpected<core::Refusal> ObjectStream::refuse(const Error& error) const { r
 
 tl::unexpected<core::Refusal> ObjectStream::damaged(std::uint64_t id, std::string_view what) {
   forget();  // whatever was folded is asked for again: the operator may put the right object back
-  return refuse(Outcome::fence_unavailable,
-                fmt::format("The log of '{}' is damaged: object {} in {}: {}. Nothing was changed and nothing after it is shown. Put the right object back from a "
-                            "backup or from another copy of this home; do not delete or renumber others.", name_.text(), key(id), store_.describe(), what));
+  return refuse(
+      Outcome::fence_unavailable,
+      fmt::format("The log of '{}' is damaged: object {} in {}: {}. Nothing was changed and nothing after it is shown. Put the right object back from a "
+                  "backup or from another copy of this home; do not delete or renumber others.",
+                  name_.text(), key(id), store_.describe(), what));
 }
 
 void ObjectStream::forget() {
@@ -145,8 +152,9 @@ ObjectStream::Step<> ObjectStream::check_mark() {
   }
   auto from = unchecked_from_;
   forget();
-  return refuse(Outcome::gone, fmt::format("The log of '{}' in {} was trimmed up to object {}, above object {} from which it was read. Begin again from its snapshot.",
-                                           name_.text(), store_.describe(), mark, from));
+  return refuse(Outcome::gone,
+                fmt::format("The log of '{}' in {} was trimmed up to object {}, above object {} from which it was read. Begin again from its snapshot.",
+                            name_.text(), store_.describe(), mark, from));
 }
 
 ObjectStream::Step<> ObjectStream::begin(const std::optional<ParsedOffset>& from, const Offset& text) {
@@ -167,15 +175,18 @@ ObjectStream::Step<> ObjectStream::nothing_at(const ParsedOffset& from) {
   auto after = list_from(id, 1);
   if (!after) return tl::unexpected(after.error());
   if (!after->empty()) return damaged(id, fmt::format("it is missing, although object {} is there", after->front()));
-  return refuse(Outcome::fence_unavailable,
-                fmt::format("The log of '{}' in {} ends before object {}, which was seen there earlier: an older copy of it was put back. Restore the newer one; "
-                            "nothing was changed.", name_.text(), store_.describe(), id));
+  return refuse(
+      Outcome::fence_unavailable,
+      fmt::format("The log of '{}' in {} ends before object {}, which was seen there earlier: an older copy of it was put back. Restore the newer one; "
+                  "nothing was changed.",
+                  name_.text(), store_.describe(), id));
 }
 
 // A position somebody was given lies in an object that counts: the fold may begin there (a warm copy need not read the log again).
 ObjectStream::Step<> ObjectStream::begin_in_the_middle(const ParsedOffset& from, const Offset& text) {
   auto not_here = [&](std::string_view why) {
-    return refuse(Outcome::gone, fmt::format("Offset {} is no position of '{}' in {} any more: {}. Begin again.", text.text, name_.text(), store_.describe(), why));
+    return refuse(Outcome::gone,
+                  fmt::format("Offset {} is no position of '{}' in {} any more: {}. Begin again.", text.text, name_.text(), store_.describe(), why));
   };
   forget();
   auto id = from.at.high;

@@ -13,7 +13,8 @@ namespace onepen::home {
 namespace {
 
 // A link(2) and a listing on them are one kernel's business, seen by every process of the machine at once.
-constexpr std::array<std::string_view, 14> kLocal{"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "jfs", "nilfs2", "reiserfs", "tmpfs", "ramfs", "overlay"};
+constexpr std::array<std::string_view, 14> kLocal{"ext2",     "ext3", "ext4",   "xfs",      "btrfs", "f2fs",  "zfs",
+                                                  "bcachefs", "jfs",  "nilfs2", "reiserfs", "tmpfs", "ramfs", "overlay"};
 constexpr std::array<std::string_view, 6> kLater{"s3", "az", "http", "https", "postgres", "postgresql"};
 
 tl::unexpected<Error> invalid(std::string message) { return tl::unexpected(Error{Outcome::invalid, std::move(message), {}}); }
@@ -65,15 +66,19 @@ Result<> judge(const io::PathFacts& facts) { return judge_filesystem(io::read_mo
 Result<> prepare_writing(Runtime& runtime, io::Disk& disk, const std::string& path) {
   auto facts = io::look_at(path);
   if (!facts.exists) {
-    if (!facts.parent_exists) return tl::unexpected(Error{Outcome::not_found, fmt::format("There is no folder above {}. Make it first: mkdir -p {}", path, path), {}});
+    if (!facts.parent_exists)
+      return tl::unexpected(Error{Outcome::not_found, fmt::format("There is no folder above {}. Make it first: mkdir -p {}", path, path), {}});
     if (auto made = disk.make_folders(path); !made)
       return tl::unexpected(Error{Outcome::unauthorised, fmt::format("The home {} does not exist and {}.", path, made.error().message), {}});
     facts = io::look_at(path);
   }
   if (auto ok = judge(facts); !ok) return ok;
   if (!facts.writable)
-    return tl::unexpected(Error{Outcome::unauthorised, fmt::format("This process has no permission to write in the home {}. Writing needs it; without it, open "
-                                                                   "read-only.", path), {}});
+    return tl::unexpected(Error{Outcome::unauthorised,
+                                fmt::format("This process has no permission to write in the home {}. Writing needs it; without it, open "
+                                            "read-only.",
+                                            path),
+                                {}});
   return probe_can_fence(runtime, *make_file_store(runtime, disk, path));
 }
 
@@ -84,7 +89,8 @@ Result<std::unique_ptr<core::Home>> open_file_home(Runtime& runtime, io::Disk& d
   auto facts = io::look_at(path);
   if (facts.exists && !facts.folder) return invalid(fmt::format("{} is a file; a home is a folder.", path));
   if (!facts.exists && !facts.parent_exists)
-    return tl::unexpected(Error{Outcome::not_found, fmt::format("There is no home at {}, and no folder above it. Check the path, or make it: mkdir -p {}", path, path), {}});
+    return tl::unexpected(
+        Error{Outcome::not_found, fmt::format("There is no home at {}, and no folder above it. Check the path, or make it: mkdir -p {}", path, path), {}});
   if (auto ok = judge(facts); !ok) return tl::unexpected(ok.error());
   if (facts.exists && !facts.readable)
     return tl::unexpected(Error{Outcome::unauthorised, fmt::format("This process has no permission to read the home {}.", path), {}});
@@ -115,15 +121,20 @@ Result<std::string> path_of_file_url(std::string_view url) {
 
 Result<> judge_filesystem(std::string_view mountinfo, std::string_view real_path) {
   auto mount = io::mount_of(mountinfo, real_path);
-  if (!mount) return invalid(fmt::format("Cannot tell which filesystem {} lies on (/proc/self/mountinfo does not say), so not whether it keeps two writers apart.", real_path));
+  if (!mount)
+    return invalid(
+        fmt::format("Cannot tell which filesystem {} lies on (/proc/self/mountinfo does not say), so not whether it keeps two writers apart.", real_path));
   if (std::find(kLocal.begin(), kLocal.end(), mount->type) != kLocal.end()) return {};
   if ((mount->type == "nfs" || mount->type == "nfs4") && mount->has_option("lookupcache=none")) return {};
   if (mount->type == "nfs" || mount->type == "nfs4")
-    return invalid(fmt::format("{} is on a network filesystem that caches lookups: {} is {} from {}, mounted with {}. A cached lookup can hide a newer owner. Mount it "
-                               "with lookupcache=none, or choose a local folder.", real_path, mount->point, mount->type, mount->source, mount->options));
-  return invalid(fmt::format("{} is on a filesystem that is not known to keep two writers apart: {} is {} from {}, mounted with {}; it may cache lookups, which can hide "
-                             "a newer owner. Choose a local folder (ext4, xfs, btrfs, ...), not a network or user-space filesystem.",
-                             real_path, mount->point, mount->type, mount->source, mount->options));
+    return invalid(
+        fmt::format("{} is on a network filesystem that caches lookups: {} is {} from {}, mounted with {}. A cached lookup can hide a newer owner. Mount it "
+                    "with lookupcache=none, or choose a local folder.",
+                    real_path, mount->point, mount->type, mount->source, mount->options));
+  return invalid(
+      fmt::format("{} is on a filesystem that is not known to keep two writers apart: {} is {} from {}, mounted with {}; it may cache lookups, which can hide "
+                  "a newer owner. Choose a local folder (ext4, xfs, btrfs, ...), not a network or user-space filesystem.",
+                  real_path, mount->point, mount->type, mount->source, mount->options));
 }
 
 Result<std::unique_ptr<core::Home>> open_home(Runtime& runtime, io::Disk& disk, const std::string& url, const Log&) {
