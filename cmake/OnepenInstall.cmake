@@ -17,10 +17,10 @@ foreach(lib ${ONEPEN_LIBRARIES})
 endforeach()
 list(REMOVE_DUPLICATES archive_externals)
 target_include_directories(onepen INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
-# onepen/result.h shows tl::expected; the other libraries are used only inside the archive.
-target_link_libraries(onepen INTERFACE tl::expected)
+# What users see: tl::expected in onepen/result.h, and plain SQLite. The other libraries are used only inside the archive.
+target_link_libraries(onepen INTERFACE tl::expected PkgConfig::sqlite3)
 foreach(external ${archive_externals})
-  if(NOT external STREQUAL "tl::expected")
+  if(NOT external MATCHES "^(tl::expected|PkgConfig::sqlite3)$")
     target_link_libraries(onepen PRIVATE ${external})
   endif()
 endforeach()

@@ -36,7 +36,6 @@ std::string default_cache_root() {
   return home == nullptr || *home == '\0' ? "" : std::string(home) + "/.cache/onepen";
 }
 
-#ifdef ONEPEN_WITH_DEMO
 std::string own_path() {
   std::array<char, PATH_MAX> path{};
   const auto size = ::readlink("/proc/self/exe", path.data(), path.size());
@@ -50,7 +49,6 @@ std::string extension_beside(const std::string& program) {  // build/bin/onepen.
   }
   return "onepen.so";
 }
-#endif
 
 class CommandLine {
  public:
@@ -144,7 +142,6 @@ class CommandLine {
   }
 
   void add_demo() {
-#ifdef ONEPEN_WITH_DEMO
     auto* demo = add(
         "demo", "Show the whole idea on real data with real processes, in under a minute",
         [this] {
@@ -161,7 +158,6 @@ class CommandLine {
     worker->add_option("--cache-root", worker_.cache_root)->required();
     worker->add_option("--name", worker_.name)->required();
     worker->add_option("--who", worker_.who)->required();
-#endif
   }
 
   CLI::App app_;
