@@ -35,8 +35,8 @@ class Help:
             text = self.help(name)
             check(f"onepen {name}" in text.split("Examples:")[-1], f"onepen {name} --help must show an example", text)
             for option in options_of(text) - {"--help", "--json"}:
-                line = next((line for line in text.splitlines() if line.strip().startswith(option)), "")
-                check(len(line.split()) > 3 or "Examples" not in text, f"{name}: {option} must say what it is for", text)
+                about = re.search(rf"^  {option}(?: [A-Z]+\S*)?(?: \(Env:\w+\))?\s+(\S.*)$", text, re.M)
+                check(about and len(about.group(1).split()) > 2, f"{name}: {option} must say what it is for", text)
 
     def case_json_and_help_everywhere(self):
         for name in self.commands():
