@@ -1,22 +1,23 @@
 # One folder, one target, in two variants of the same sources: the product, and `_test` with ONEPEN_TEST_HOOKS (failpoints, guards that can be switched
 # off). Tests and the simulator link the `_test` variant; the product's binaries never do.
 #
-#   onepen_library(core SOURCES fence.cc ... DEPS base [EXTERNAL xxHash::xxhash ...] [NOT_IN_ARCHIVE] [NO_UNITY])
+#   onepen_library(core SOURCES fence.cc ... DEPS base [EXTERNAL xxHash::xxhash ...] [NOT_IN_ARCHIVE])
 #       -> onepen_core, onepen_core_test (static), from onepen_core_obj, onepen_core_test_obj
 #      NOT_IN_ARCHIVE: not part of the installed libonepen.a (a second compilation of sources that are in it already)
-#      NO_UNITY: its sources cannot be compiled together (names in anonymous namespaces meet)
 #   onepen_unit_test(core_test SOURCES ... DEPS core ... LABELS fast [ARGS ...])      GoogleTest binary, one ctest entry
 #   onepen_fuzz(frame_fuzz SOURCES ... DEPS wire)                                     libFuzzer binary in bin/fuzz; only with ONEPEN_FUZZ
 #   onepen_bench(fence_bench SOURCES ... DEPS core)                                   Google Benchmark binary in bin/bench; only with ONEPEN_BENCH
 #
 # Targets `tests_<label>` build what one ctest label runs.
 set(ONEPEN_LIBRARIES "" CACHE INTERNAL "")
+# Folders whose sources can be compiled together (sanitizer builds); in the others names of anonymous namespaces meet.
+set(ONEPEN_UNITY_FOLDERS base core io)
 foreach(label fast process client sim nightly)
   add_custom_target(tests_${label})
 endforeach()
 
 function(onepen_library name)
-  cmake_parse_arguments(A "NOT_IN_ARCHIVE;NO_UNITY" "" "SOURCES;DEPS;EXTERNAL;DEFINES" ${ARGN})
+  cmake_parse_arguments(A "NOT_IN_ARCHIVE" "" "SOURCES;DEPS;EXTERNAL;DEFINES" ${ARGN})
   foreach(variant "" "_test")
     set(target onepen_${name}${variant})
     add_library(${target}_obj OBJECT ${A_SOURCES})
@@ -27,7 +28,7 @@ function(onepen_library name)
     if(variant STREQUAL "_test")
       target_compile_definitions(${target}_obj PUBLIC ONEPEN_TEST_HOOKS)
     endif()
-    if(ONEPEN_UNITY AND NOT A_NO_UNITY)
+    if(ONEPEN_UNITY AND name IN_LIST ONEPEN_UNITY_FOLDERS)
       set_target_properties(${target}_obj PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
     endif()
     add_library(${target} STATIC $<TARGET_OBJECTS:${target}_obj>)
