@@ -117,6 +117,25 @@ io::DiskResult<> SimDisk::link(const std::string& from, const std::string& to) {
   return finish(to, "link", code);
 }
 
+io::DiskResult<> SimDisk::create_whole(const std::string& path, ByteView bytes, bool sync_it, const std::string& scratch) {
+  SimFs& at = fs(path);
+  if (!at.unnamed_files) return io::Disk::create_whole(path, bytes, sync_it, scratch);
+  int code = begin(path, "create whole", true);
+  if (code == 0 && !at.is_folder(path.substr(0, path.find_last_of('/')))) code = ENOENT;
+  bool durable = false;
+  if (code == 0 && sync_it) {  // a failed sync: the file never gets its name
+    world_.point(process_);
+    if (!world_.sleep(world_.random().between(kFastestMicro, kUsualMicro) * kMicro)) return tl::unexpected(error(EIO, "create", path));
+    if (world_.random().chance(at.faults.eio_sync)) code = EIO;
+    durable = !world_.random().chance(at.faults.lost_sync);
+  }
+  world_.point(process_);
+  if (code == 0 && !world_.sleep(world_.random().between(1, 50) * kMicro)) return tl::unexpected(error(EIO, "create", path));
+  if (code == 0) code = at.create_whole(path, bytes, durable, process_.machine);
+  if (code == 0) world_.note("disk.linked", path);
+  return finish(path, "create", code);
+}
+
 io::DiskResult<> SimDisk::rename(const std::string& from, const std::string& to) {
   int code = begin(to, "rename", true);
   if (code == 0) code = fs(to).rename(from, to, process_.machine);

@@ -31,6 +31,7 @@ class SimFs {
  public:
   explicit SimFs(World& world, std::string name);
   DiskFaults faults;
+  bool unnamed_files = true;  // create_whole needs no scratch name (O_TMPFILE); false: a filesystem without them
 
   int read(const std::string& path, std::uint64_t from, std::uint64_t max, Bytes& out) const;
   int size(const std::string& path, std::uint64_t& out) const;
@@ -39,6 +40,9 @@ class SimFs {
   int sync_file(const std::string& path);
   int drop_unsynced(const std::string& path);                                                    // after a failed sync
   int link(const std::string& from, const std::string& to, std::uint32_t author);
+  // A file that appears whole under its name; synced: its bytes are durable, and its name is not.
+  int create_whole(const std::string& path, ByteView bytes, bool synced, std::uint32_t author);
+  bool is_folder(const std::string& path) const;
   int rename(const std::string& from, const std::string& to, std::uint32_t author);
   int remove(const std::string& path, std::uint32_t author);
   int sync_folder(const std::string& path);
@@ -98,6 +102,8 @@ class SimDisk : public io::Disk {
   io::DiskResult<> append(const std::string& path, ByteView bytes, bool sync) override;
   io::DiskResult<> write_at(const std::string& path, std::uint64_t from, ByteView bytes, bool sync) override;
   io::DiskResult<> link(const std::string& from, const std::string& to) override;
+  // As the product's disk on Linux: a file without a name (O_TMPFILE), then linkat. No scratch name, no scratch folder.
+  io::DiskResult<> create_whole(const std::string& path, ByteView bytes, bool sync, const std::string& scratch) override;
   io::DiskResult<> rename(const std::string& from, const std::string& to) override;
   io::DiskResult<> remove(const std::string& path) override;
   io::DiskResult<> sync_folder(const std::string& path) override;

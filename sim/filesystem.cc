@@ -131,6 +131,31 @@ int SimFs::link(const std::string& from, const std::string& to, std::uint32_t au
   return 0;
 }
 
+bool SimFs::is_folder(const std::string& path) const {
+  const Inode* inode = find(path);
+  return inode && inode->folder;
+}
+
+int SimFs::create_whole(const std::string& path, ByteView bytes, bool synced, std::uint32_t author) {
+  std::string leaf;
+  Inode* folder = parent_of(path, leaf);
+  if (!folder) return ENOENT;
+  const auto taken = folder->names.find(leaf);
+  if (taken != folder->names.end()) {
+    const Bytes& there = inodes_.at(taken->second)->bytes;
+    if (on_own_found && std::equal(there.begin(), there.end(), bytes.begin(), bytes.end())) on_own_found();
+    return EEXIST;
+  }
+  const InodeId id = next_++;
+  auto file = std::make_unique<Inode>();
+  file->bytes = to_bytes(bytes);
+  if (synced) file->durable_bytes = file->bytes;
+  if (!synced) file->byte_ops.push_back(ByteOp{author, 0, to_bytes(bytes)});
+  inodes_[id] = std::move(file);
+  name_op(*folder, NameOp{next_op_++, author, leaf, {}, id});
+  return 0;
+}
+
 int SimFs::rename(const std::string& from, const std::string& to, std::uint32_t author) {
   const InodeId id = find_id(from);
   if (id == UINT64_MAX) return ENOENT;

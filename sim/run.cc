@@ -20,6 +20,7 @@ constexpr Nanos kEndWithin = 600 * kSecond;     // everybody else has ended by h
 
 void plan_faults(Run& run) {
   Random& random = run.world.random();
+  run.home_fs.unnamed_files = random.chance(700);
   if (random.chance(150)) return;  // a quiet run
   DiskFaults& disk = run.home_fs.faults;
   BucketFaults& bucket = run.bucket.faults;

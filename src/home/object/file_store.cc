@@ -87,6 +87,7 @@ class FileStore final : public ObjectStore {
   Place place(const std::string& key) const;
   std::string scratch(const Place& at) { return fmt::format("{}/{}-{}", at.scratch_folder, scratch_prefix_, scratch_count_++); }
   Result<> believe(const std::string& folder, std::optional<std::uint64_t> low, std::uint64_t high);  // sync, once per name
+  io::DiskResult<> anchor(const std::string& folder);
   void remember(const std::string& folder, std::uint64_t low, std::uint64_t high);
   bool poisoned(const std::string& folder);
   void poison(const std::string& folder);
@@ -99,7 +100,7 @@ class FileStore final : public ObjectStore {
   std::atomic<std::uint64_t> scratch_count_{0};
   Mutex mutex_;
   std::map<std::string, Seen> seen_ ONEPEN_GUARDED_BY(mutex_);
-  std::set<std::string> poisoned_ ONEPEN_GUARDED_BY(mutex_), swept_ ONEPEN_GUARDED_BY(mutex_);
+  std::set<std::string> poisoned_ ONEPEN_GUARDED_BY(mutex_), swept_ ONEPEN_GUARDED_BY(mutex_), anchored_ ONEPEN_GUARDED_BY(mutex_);
 };
 
 FileStore::Place FileStore::place(const std::string& key) const {
@@ -151,12 +152,35 @@ Result<> FileStore::believe(const std::string& folder, std::optional<std::uint64
                                             folder),
                                 {}});
   if (guard_on(Guard::dir_reader_syncs)) {
-    if (auto synced = disk_.sync_folder(folder); !synced) {
+    auto synced = anchor(folder);
+    if (synced) synced = disk_.sync_folder(folder);
+    if (!synced) {
       poison(folder);
       return refused(synced.error(), false);
     }
   }
   if (low) remember(folder, *low, high);
+  return {};
+}
+
+// The names above a folder must be durable as well: whoever made it may have died before they were synced, and a power loss would then take the folder
+// with every object that was acknowledged in it (found by the simulator). Once per folder and process.
+io::DiskResult<> FileStore::anchor(const std::string& folder) {
+  {
+    Lock lock(mutex_);
+    if (anchored_.contains(folder)) return {};
+  }
+  for (std::string at = folder; at.size() > root_.size();) {
+    at.resize(at.rfind('/'));
+    if (auto synced = disk_.sync_folder(at); !synced) return synced;
+  }
+  // The folder the home lies in may be closed to us; then it was made by somebody else, who answers for it.
+  const auto slash = root_.rfind('/');
+  auto above = disk_.sync_folder(slash == 0 ? "/" : root_.substr(0, slash));
+  if (!above && above.error().code != EACCES && above.error().code != EPERM) return above;
+  Lock lock(mutex_);
+  if (anchored_.size() >= kFoldersRemembered) anchored_.clear();
+  anchored_.insert(folder);
   return {};
 }
 
@@ -186,6 +210,9 @@ Result<PutOutcome> FileStore::put_if_absent(const std::string& key, ByteView byt
                                             "this program again.",
                                             at.folder),
                                 {}});
+  // A claimer that has fallen behind a busy writer meets many taken names. One look costs microseconds where making and syncing a file for nothing costs
+  // a whole write: so it catches up, and then races the writer's create with one of its own (B3). What decides is still the link below.
+  if (disk_.size(at.path)) return PutOutcome::exists;
   io::DiskResult<> made;
   for (int attempt = 0; attempt < kCreateTries; ++attempt) {
     made = disk_.create_whole(at.path, bytes, guard_on(Guard::dir_file_synced), scratch(at));
@@ -197,7 +224,9 @@ Result<PutOutcome> FileStore::put_if_absent(const std::string& key, ByteView byt
   if (!made && certainly_not_written(made.error().code)) return refused(made.error(), true);
   if (!made) return PutOutcome::unknown;
   if (ONEPEN_FAILPOINT("file_store.linked")) return PutOutcome::unknown;
-  if (auto synced = disk_.sync_folder(at.folder); !synced) {
+  auto synced = anchor(at.folder);
+  if (synced) synced = disk_.sync_folder(at.folder);
+  if (!synced) {
     poison(at.folder);
     return PutOutcome::unknown;
   }
