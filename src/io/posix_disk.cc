@@ -196,8 +196,9 @@ DiskResult<> PosixDisk::create_whole(const std::string& path, ByteView bytes, bo
     auto made = unnamed(open->get(), name, bytes, sync, path, unsupported);
     if (made) return made;
     if (unsupported) return Disk::create_whole(path, bytes, sync, scratch);
-    if (made.error().code != ENOENT || attempt > 0) return made;
-    forget(dir);  // the folder we held open was removed; perhaps it was made again
+    // The folder we held open was removed; perhaps it was made again. Filesystems say so with either code (overlayfs, ext4: EPERM).
+    if ((made.error().code != ENOENT && made.error().code != EPERM) || attempt > 0) return made;
+    forget(dir);
   }
 }
 

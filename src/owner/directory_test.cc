@@ -85,8 +85,8 @@ TEST_F(DirectoryTest, TheNewerOwnerHasEverythingAndTheOlderIsRefused) {
   EXPECT_EQ(two->claims->last()->epoch, Epoch{2});
 }
 
-// Four threads commit, then another owner takes over, again and again: whatever was acknowledged is in the stream once, whatever was refused is not.
-// The threads hold still while the claim is made: how a claim fares against a writer that never pauses is the home's own test.
+// Four threads commit without a pause while another owner takes over, again and again: the claim comes through (B3: a live writer cannot starve it),
+// whatever was acknowledged is in the stream once, and whatever was refused is not.
 TEST_F(DirectoryTest, NothingAcknowledgedIsLostAndNothingRefusedIsThere) {
   std::mutex mutex;
   std::set<std::string> acknowledged, refused;
@@ -94,31 +94,27 @@ TEST_F(DirectoryTest, NothingAcknowledgedIsLostAndNothingRefusedIsThere) {
     auto owner = open("writer", round);
     ASSERT_TRUE(owner);
     std::vector<std::thread> threads;
-    std::atomic<bool> hold = false, taken = false;
+    std::atomic<bool> busy = false;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&, t] {
         for (int i = 0;; ++i) {
-          if (!taken) hold.wait(true);
           const std::string text = std::to_string(round) + "/" + std::to_string(t) + "/" + std::to_string(i);
           const Fate fate = commit(*owner->owner, text);
           const std::lock_guard lock(mutex);
           (fate.kind == Kind::acknowledged ? acknowledged : refused).insert(text);
           ASSERT_NE(fate.kind, Kind::undecided);
           if (fate.kind == Kind::refused) return;
-          if (!taken && acknowledged.size() >= static_cast<std::size_t>(20 * (round + 1))) {
-            hold = true;
-            hold.notify_all();
+          if (i == 5) {
+            busy = true;
+            busy.notify_all();
           }
         }
       });
     }
-    hold.wait(false);
+    busy.wait(false);
     auto taker = open("taker", 1000 + round);
     if (!taker) owner->owner->reset(ResetKind::broken, "the test failed");
     EXPECT_TRUE(taker);
-    taken = true;
-    hold = false;
-    hold.notify_all();
     for (auto& thread : threads) thread.join();
   }
   auto last = open("reader", 1);

@@ -66,8 +66,10 @@ TEST_F(FileStore, a_create_is_bytes_then_name_then_folder_and_nothing_else) {
   ASSERT_EQ(store->put_if_absent(kKey, as_bytes("1")).value(), home::PutOutcome::created);
   disk.calls.clear();
   ASSERT_EQ(store->put_if_absent(kNext, as_bytes("2")).value(), home::PutOutcome::created);
-  EXPECT_EQ(disk.calls, (Texts{"create_whole+sync 00000000000000000002", "sync_folder " + kShard}));
+  EXPECT_EQ(disk.calls, (Texts{"size 00000000000000000002", "create_whole+sync 00000000000000000002", "sync_folder " + kShard}));
+  disk.calls.clear();
   EXPECT_EQ(store->put_if_absent(kNext, as_bytes("3")).value(), home::PutOutcome::exists);
+  EXPECT_EQ(disk.calls, (Texts{"size 00000000000000000002"})) << "a claimer that is behind catches up without writing";
   EXPECT_EQ(as_text(store->get(kNext).value()), "2");
 }
 
@@ -100,7 +102,11 @@ TEST_F(FileStore, a_reader_syncs_the_folder_before_it_believes_a_name_and_once) 
   EXPECT_EQ(std::count(disk.calls.begin(), disk.calls.end(), "sync_folder " + kShard), 0) << "known to be durable";
   disk.calls.clear();
   ASSERT_TRUE(open()->get(kKey));
-  EXPECT_EQ(disk.calls, (Texts{"read 00000000000000000001", "sync_folder " + kShard}));
+  EXPECT_EQ(disk.calls.front(), "read 00000000000000000001");
+  EXPECT_EQ(disk.calls.back(), "sync_folder " + kShard);
+  const auto synced = [&](const std::string& name) { return std::count(disk.calls.begin(), disk.calls.end(), "sync_folder " + name); };
+  EXPECT_EQ(synced(kShard), 1);
+  EXPECT_EQ(synced("@log") + synced("app"), 2) << "a folder whose own name is not durable takes its objects with it";
 }
 
 TEST_F(FileStore, a_failed_folder_sync_is_unknown_and_poisons_the_folder) {
