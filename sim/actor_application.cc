@@ -112,8 +112,8 @@ void Session::confirm() {
   }
   run_.world.note("confirmed", confirmed->text);
   if (epoch_ < claimed_before) {
-    run_.history.violated("I8", fmt::format("{} confirmed that it owns epoch {}, but epoch {} was claimed before it asked", process_.name, epoch_.value,
-                                            claimed_before.value));
+    run_.history.violated(
+        "I8", fmt::format("{} confirmed that it owns epoch {}, but epoch {} was claimed before it asked", process_.name, epoch_.value, claimed_before.value));
   }
   for (const Mine& mine : before) {
     if (run_.history.submitted[mine.at].fate != FateSeen::refused) record(mine, core::Fate{core::Fate::Kind::acknowledged, *confirmed, {}});

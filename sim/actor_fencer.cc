@@ -139,7 +139,8 @@ void Fencer::send_illegal(core::AppendBatch b) {
   run_.world.note("misuse", {}, b.epoch.value, b.first.value);
   auto answer = stream_->append(b);
   if (process_.dead) return;
-  if (answer) run_.history.violated("I4", fmt::format("an append that breaks the rules was answered applied (epoch {}, sequence {})", b.epoch.value, b.first.value));
+  if (answer)
+    run_.history.violated("I4", fmt::format("an append that breaks the rules was answered applied (epoch {}, sequence {})", b.epoch.value, b.first.value));
   if (!answer) run_.history.sometimes.reached(Sometime::misuse_refused);
   if (!answer && answer.error().outcome == Outcome::unknown) {  // as by somebody else: our own claim goes on in another session
     if (mine_) past_.push_back(*mine_);
@@ -216,7 +217,8 @@ void Fencer::stray() {
 
 void Fencer::turn() {
   switch (run_.world.random().below(8)) {
-    case 0: case 1: return claim(false);
+    case 0:
+    case 1: return claim(false);
     case 2: return claim(true);
     case 3: return claim_not_above();
     case 4: static_cast<void>(append()); return;

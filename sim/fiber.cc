@@ -62,9 +62,7 @@ Fiber::~Fiber() {
   pool_.give(stack_);
 }
 
-void Fiber::entry(unsigned high, unsigned low) {
-  reinterpret_cast<Fiber*>((static_cast<std::uintptr_t>(high) << 32) | low)->run();
-}
+void Fiber::entry(unsigned high, unsigned low) { reinterpret_cast<Fiber*>((static_cast<std::uintptr_t>(high) << 32) | low)->run(); }
 
 void Fiber::run() {
   arrive(nullptr, &outside_bottom_, &outside_size_);

@@ -15,9 +15,8 @@ TEST(FileStoreOnSimDisk, AcknowledgedObjectOutlivesTheMakerOfItsFolder) {
     World world(seed, stacks, false);
     SimFs fs(world, "home"), local(world, "local");
     world.strike = [&](Process& p) { world.kill(p, "test"); };
-    Process& maker = world.start(1, "maker", [&](Process& p) {
-      static_cast<void>(SimDisk(world, p, local, fs, "/home").make_folders("/home/data/db/@log/00000000000000000"));
-    });
+    Process& maker = world.start(
+        1, "maker", [&](Process& p) { static_cast<void>(SimDisk(world, p, local, fs, "/home").make_folders("/home/data/db/@log/00000000000000000")); });
     maker.strike_in = 2 + seed % 12;
     world.run([&] { return maker.ended(); });
     bool created = false;

@@ -31,8 +31,8 @@ core::Answer<core::StreamStat> RecordingStream::stat() {
   history_.world.note("stat", answer->tail.text, answer->epoch.value, answer->last_sequence.value);
   history_.saw_epoch(process_.name, answer->incarnation, answer->epoch, answer->claim_id);
   if (answer->tail < at_least || answer->epoch < epoch_at_least) {
-    history_.violated("I8", fmt::format("stat by {} said tail '{}', epoch {}, but '{}' and {} were answered before it began", process_.name,
-                                        answer->tail.text, answer->epoch.value, at_least.text, epoch_at_least.value));
+    history_.violated("I8", fmt::format("stat by {} said tail '{}', epoch {}, but '{}' and {} were answered before it began", process_.name, answer->tail.text,
+                                        answer->epoch.value, at_least.text, epoch_at_least.value));
   }
   return answer;
 }
@@ -107,8 +107,8 @@ core::Answer<core::ReadResult> RecordingStream::read(const Offset& from, const c
   history_.world.note("read", from.text, answer->records.size(), answer->up_to_date);
   for (const core::Record& record : answer->records) history_.saw_record(process_.name, record);
   if (answer->up_to_date && answer->next < at_least) {
-    history_.violated("I8", fmt::format("a read by {} said it was up to date at '{}', but '{}' was answered before it began", process_.name,
-                                        answer->next.text, at_least.text));
+    history_.violated("I8", fmt::format("a read by {} said it was up to date at '{}', but '{}' was answered before it began", process_.name, answer->next.text,
+                                        at_least.text));
   }
   return answer;
 }

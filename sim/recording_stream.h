@@ -9,8 +9,7 @@ namespace onepen::sim {
 
 class RecordingStream : public core::Stream {
  public:
-  RecordingStream(History& history, Process& process, std::unique_ptr<core::Stream> under)
-      : history_(history), process_(process), under_(std::move(under)) {}
+  RecordingStream(History& history, Process& process, std::unique_ptr<core::Stream> under) : history_(history), process_(process), under_(std::move(under)) {}
   const StreamName& name() const override { return under_->name(); }
   core::Answer<core::StreamStat> stat() override;
   core::Answer<core::ClaimReceipt> claim(const core::ClaimRequest& request) override;

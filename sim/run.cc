@@ -50,11 +50,14 @@ void strike(Run& run, Process& process) {
   Random& random = run.world.random();
   note_pending(run, process);
   switch (random.below(10)) {
-    case 0: case 1: case 2: case 3: run.world.kill(process, "strike"); break;
-    case 4: case 5: case 6: run.power_loss(process.machine); break;
-    default:
-      run.world.pause(process, random.between(50, 15'000) * kMilli);
-      process.strike_in = static_cast<std::uint32_t>(1 + random.below(120));
+    case 0:
+    case 1:
+    case 2:
+    case 3: run.world.kill(process, "strike"); break;
+    case 4:
+    case 5:
+    case 6: run.power_loss(process.machine); break;
+    default: run.world.pause(process, random.between(50, 15'000) * kMilli); process.strike_in = static_cast<std::uint32_t>(1 + random.below(120));
   }
 }
 
@@ -168,6 +171,7 @@ void damage(Run& run, const Final& whole) {
   if (whole.objects.size() < 3 || !run.world.failure().empty()) return;
   Random& random = run.world.random();
   const std::uint64_t id = 2 + random.below(whole.objects.size() - 2);
+  if (whole.objects.count(id) == 0) return;  // a hole is damage already; the judge says so
   const std::string name = fmt::format("{:020}", id), key = std::string(kStream) + "/@log/" + name;
   const std::string path = fmt::format("{}/data/{}/@log/{}/{}", kHomeRoot, kStream, name.substr(0, 17), name);
   const bool remove = random.chance(600);
@@ -188,12 +192,14 @@ void damage(Run& run, const Final& whole) {
   run.world.run([&] { return p.ended(); });
   shown.build();
   const std::size_t n = shown.records.size();
-  if (n > whole.records.size() || shown.sums.back() != whole.sums[n]) run.history.violated("I9", fmt::format("with object {} damaged a reader was shown what is no prefix of the stream", id));
+  if (n > whole.records.size() || shown.sums.back() != whole.sums[n])
+    run.history.violated("I9", fmt::format("with object {} damaged a reader was shown what is no prefix of the stream", id));
   Bytes bytes = whole.objects.at(id);
   bytes.at(at) ^= std::byte{1};
   const auto damaged = wire::decode_log_object(bytes);
   const bool newer = !remove && !damaged && damaged.error().kind == wire::ObjectFault::Kind::newer_format;  // the bit was in the version
-  if (complete || shown.refused != (newer ? Outcome::invalid : Outcome::fence_unavailable)) run.history.violated("B4", fmt::format("with object {} damaged a reader was not told fence-unavailable", id));
+  if (complete || shown.refused != (newer ? Outcome::invalid : Outcome::fence_unavailable))
+    run.history.violated("B4", fmt::format("with object {} damaged a reader was not told fence-unavailable", id));
   run.history.sometimes.reached(Sometime::damage_refused);
 }
 
@@ -273,7 +279,8 @@ Verdict run_seed(const Settings& settings, StackPool& stacks, Sometimes& sometim
   const auto slots = 2 + random.below(3);
   for (std::uint64_t i = 0; i < slots; ++i) {
     const std::string name(1, static_cast<char>('a' + i));
-    run.slots.push_back(std::make_unique<Slot>(Slot{name, run.machines[random.below(machines)].get(), Copy{}, static_cast<int>(1 + random.below(3)), random.chance(150)}));
+    run.slots.push_back(
+        std::make_unique<Slot>(Slot{name, run.machines[random.below(machines)].get(), Copy{}, static_cast<int>(1 + random.below(3)), random.chance(150)}));
   }
   plan_faults(run);
   plan_clocks(run);

@@ -6,34 +6,34 @@
 
 namespace onepen::sim {
 
-#define ONEPEN_SOMETIMES(X)                                                                                     \
-  X(opened)                      /* somebody became owner */                                                    \
-  X(took_over)                   /* … from another owner that was not dead */                                   \
-  X(fenced_with_pending)         /* an owner was fenced while appends of its were undecided */                  \
-  X(fenced_after_pause)          /* an owner that stood still woke up and was refused */                        \
-  X(killed_with_pending)         /* a process was killed while appends of its were undecided */                 \
-  X(undecided_landed)            /* an append whose waiter was told "undecided" is in the stream */             \
-  X(undecided_never_landed)      /* … is not */                                                                 \
-  X(refused_for_certain)         /* an append was refused and is nowhere */                                     \
+#define ONEPEN_SOMETIMES(X) \
+  X(opened)                      /* somebody became owner */ \
+  X(took_over)                   /* … from another owner that was not dead */ \
+  X(fenced_with_pending)         /* an owner was fenced while appends of its were undecided */ \
+  X(fenced_after_pause)          /* an owner that stood still woke up and was refused */ \
+  X(killed_with_pending)         /* a process was killed while appends of its were undecided */ \
+  X(undecided_landed)            /* an append whose waiter was told "undecided" is in the stream */ \
+  X(undecided_never_landed)      /* … is not */ \
+  X(refused_for_certain)         /* an append was refused and is nowhere */ \
   X(own_object_found)            /* an answer was lost, and the resend found the object there with our bytes */ \
-  X(late_put_after_claim)        /* a held PUT arrived after a newer claim had been answered */                 \
-  X(late_put_made_object)        /* … and made the object */                                                    \
-  X(claim_lost_to_claim)         /* a claim was answered epoch-closed */                                        \
-  X(claim_base_lost)             /* a conditional claim lost its base */                                        \
-  X(claim_unknown)               /* a claim was answered unknown */                                             \
+  X(late_put_after_claim)        /* a held PUT arrived after a newer claim had been answered */ \
+  X(late_put_made_object)        /* … and made the object */ \
+  X(claim_lost_to_claim)         /* a claim was answered epoch-closed */ \
+  X(claim_base_lost)             /* a conditional claim lost its base */ \
+  X(claim_unknown)               /* a claim was answered unknown */ \
   X(name_lost_with_power)        /* power went between a link and the sync of its folder, and the name was lost */ \
-  X(name_kept_with_power)        /* … and the name was kept */                                                  \
-  X(held_if_dead)                /* an if_dead open was answered held */                                        \
-  X(warm_open)                   /* an open began from a copy that was not empty */                             \
-  X(several_in_one_object)       /* one create carried several appends */                                       \
-  X(misuse_refused)              /* a client that breaks the rules was refused */                               \
-  X(cloned_seen)                 /* two holders of one claim were told so */                                    \
-  X(void_object)                 /* the log holds an object that does not count */                              \
-  X(raced_claim)                 /* a claim was placed before everything below it was read (B3) */              \
-  X(foreign_receipt)             /* a claim was answered with the claim that had been stored instead */         \
-  X(damage_refused)              /* a log damaged in the middle stopped its reader there */                     \
-  X(reader_saw_claim)            /* a reader saw a change of owner */                                           \
-  X(disk_failed)                 /* a call of the home's disk or bucket failed for certain */                   \
+  X(name_kept_with_power)        /* … and the name was kept */ \
+  X(held_if_dead)                /* an if_dead open was answered held */ \
+  X(warm_open)                   /* an open began from a copy that was not empty */ \
+  X(several_in_one_object)       /* one create carried several appends */ \
+  X(misuse_refused)              /* a client that breaks the rules was refused */ \
+  X(cloned_seen)                 /* two holders of one claim were told so */ \
+  X(void_object)                 /* the log holds an object that does not count */ \
+  X(raced_claim)                 /* a claim was placed before everything below it was read (B3) */ \
+  X(foreign_receipt)             /* a claim was answered with the claim that had been stored instead */ \
+  X(damage_refused)              /* a log damaged in the middle stopped its reader there */ \
+  X(reader_saw_claim)            /* a reader saw a change of owner */ \
+  X(disk_failed)                 /* a call of the home's disk or bucket failed for certain */ \
   X(healed)                      /* the run ended with an owner, appends and a confirmed read */
 
 enum class Sometime : std::uint8_t {

@@ -23,7 +23,8 @@ bool Bucket::create(const std::string& key, ByteView bytes) {
 bool SimStore::travel() {
   world_.point(process_);
   const bool slow = world_.random().chance(bucket_.faults.slow);
-  return world_.sleep((slow ? world_.random().between(kUsualMs, bucket_.faults.slow_ms) : world_.random().between(kFastestMs, kUsualMs)) * kMilli * process_.link);
+  return world_.sleep((slow ? world_.random().between(kUsualMs, bucket_.faults.slow_ms) : world_.random().between(kFastestMs, kUsualMs)) * kMilli *
+                      process_.link);
 }
 
 Result<> SimStore::asked(const std::string& key) {

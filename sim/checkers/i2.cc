@@ -20,12 +20,12 @@ void check_conditions(const Evidence& e) {
       if (found != conditional.end()) {
         const ClaimSent& sent = *found->second;
         if (sent.over && *sent.over != newest) {
-          e.history.violated("I2", fmt::format("the claim of {} for epoch {} was over {} and lies over {}", sent.who, sent.epoch.value, to_text(*sent.over),
-                                               to_text(newest)));
+          e.history.violated(
+              "I2", fmt::format("the claim of {} for epoch {} was over {} and lies over {}", sent.who, sent.epoch.value, to_text(*sent.over), to_text(newest)));
         }
         if (sent.if_tail && *sent.if_tail != tail) {
-          e.history.violated("I2", fmt::format("the claim of {} for epoch {} was for tail '{}' and lies at '{}'", sent.who, sent.epoch.value,
-                                               sent.if_tail->text, tail.text));
+          e.history.violated(
+              "I2", fmt::format("the claim of {} for epoch {} was for tail '{}' and lies at '{}'", sent.who, sent.epoch.value, sent.if_tail->text, tail.text));
         }
       }
       newest = r.claim_id;

@@ -20,7 +20,8 @@ void check_i4(const Evidence& e) {
     for (const core::Append& append : seen.batch.appends) applied.insert(digest_of(append.payload).value);
   }
   for (const std::uint64_t digest : e.history.refused_first) {
-    if (applied.count(digest) == 0 && e.stream.by_digest.count(digest) != 0) e.history.violated("I4", "an append that was sent once and refused for certain is in the stream");
+    if (applied.count(digest) == 0 && e.stream.by_digest.count(digest) != 0)
+      e.history.violated("I4", "an append that was sent once and refused for certain is in the stream");
   }
   for (const std::uint64_t digest : e.history.illegal) {
     if (e.stream.by_digest.count(digest) != 0) {

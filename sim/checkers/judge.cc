@@ -76,8 +76,8 @@ void check_judge(const Evidence& e) {
       shown = Line{r.kind, r.epoch, r.claim_id, r.sequence, r.kind == core::RecordKind::claim ? 0 : digest_of(r.payload).value};
     }
     if (i < judge.lines.size() && shown && *shown == judge.lines[i]) continue;
-    e.history.violated("B4", fmt::format("record {} of the stream is not what the raw objects say ({} shown, {} counted)", i, e.stream.records.size(),
-                                         judge.lines.size()));
+    e.history.violated(
+        "B4", fmt::format("record {} of the stream is not what the raw objects say ({} shown, {} counted)", i, e.stream.records.size(), judge.lines.size()));
     return;
   }
 }
