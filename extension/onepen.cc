@@ -78,7 +78,9 @@ int refuse_load(const sqlite3_api_routines* api, char** error, const char* sente
 
 int load(sqlite3* connection, char** error, const sqlite3_api_routines* api) {
   if (sqlite3_api != nullptr && sqlite3_api != api)
-    return refuse_load(api, error, "onepen is already loaded in this process by another SQLite library; two SQLite libraries on the same files corrupt databases, so this one is refused.");
+    return refuse_load(
+        api, error,
+        "onepen is already loaded in this process by another SQLite library; two SQLite libraries on the same files corrupt databases, so this one is refused.");
   if (api->libversion_number() < kOldestSqlite) return refuse_load(api, error, "onepen needs SQLite 3.35 or newer.");
   SQLITE_EXTENSION_INIT2(api)
   if (onepen::sqlite::register_vfs(process_environment()) != SQLITE_OK) return refuse_load(api, error, "onepen could not register its VFS.");

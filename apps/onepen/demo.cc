@@ -62,9 +62,9 @@ struct Ledger {
 class Machine {  // one process with a cache root of its own, as if on a machine of its own
  public:
   Machine(std::string who, const DemoOptions& options, const std::string& folder, Ledger& ledger) : who_(std::move(who)), ledger_(ledger) {
-    auto child = ChildProcess::start({options.program, "demo-worker", "--home", "file://" + folder + "/home", "--cache-root", folder + "/cache-" + who_,
-                                      "--name", kDatabase, "--who", who_},
-                                     {});
+    auto child = ChildProcess::start(
+        {options.program, "demo-worker", "--home", "file://" + folder + "/home", "--cache-root", folder + "/cache-" + who_, "--name", kDatabase, "--who", who_},
+        {});
     require(child.has_value(), child ? "" : child.error().message);
     child_.emplace(std::move(*child));
   }
@@ -216,7 +216,8 @@ class Demo {
   void same_data(Machine& machine) {
     const auto sum = machine.ask("sum", 3);
     require(std::stoull(sum.at(1)) == rows_ && std::stoull(sum.at(2)) == sum_, machine.label() + " does not have the rows of the file");
-    verified(fmt::format("{} has {} rows of {}, checksum {:016x}: the file's", machine.who(), rows_, std::filesystem::path(options_.data_file).filename().string(), sum_));
+    verified(fmt::format("{} has {} rows of {}, checksum {:016x}: the file's", machine.who(), rows_,
+                         std::filesystem::path(options_.data_file).filename().string(), sum_));
   }
 
   // Every transaction whose COMMIT returned success is there (its id is the primary key, so exactly once); nothing is there that nobody committed.

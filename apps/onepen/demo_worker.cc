@@ -52,9 +52,7 @@ class Worker {
   }
 
  private:
-  static void say(const std::string& line) {
-    std::cout << line << "\n" << std::flush;
-  }
+  static void say(const std::string& line) { std::cout << line << "\n" << std::flush; }
 
   std::string sentence() const {
     if (db_) {

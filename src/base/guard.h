@@ -6,26 +6,26 @@
 
 namespace onepen {
 
-#define ONEPEN_GUARDS(X)                                                                        \
-  X(fence_epoch)          /* an append of a closed epoch is refused (I2) */                     \
-  X(fence_claim_id)       /* same epoch, other claim id: refused */                             \
-  X(fence_sequence)       /* a sequence that skips is refused */                                \
-  X(fence_duplicate)      /* a sequence already applied is not applied again (I3) */            \
-  X(fence_incarnation)    /* another incarnation is refused */                                  \
-  X(claim_conditional)    /* a conditional claim checks its base */                             \
-  X(claim_rises)          /* a claim's epoch is above every epoch seen */                       \
-  X(claim_written_ahead)  /* a claim is synced to the local log before it is sent */            \
-  X(claim_read_back)      /* ownership only when the answer or read-back shows our claim id */  \
-  X(b1_one_create)        /* one create in flight */                                            \
-  X(b2_own_put_id)        /* "exists" is read: own put id is success, never "fenced" */         \
-  X(b2_same_bytes)        /* a lost answer is resent to the same id with the same bytes */      \
-  X(b3_lowest_absent)     /* a claim goes to the lowest absent id */                            \
-  X(b4_current_only)      /* a data object counts only with current epoch, claim, sequence */   \
-  X(b4_stop_at_absent)    /* the fold stops at the first absent id */                           \
-  X(dir_reader_syncs)     /* an object counts only once its folder is synced */                 \
-  X(dir_file_synced)      /* an object's bytes are synced before it gets its name */            \
-  X(unknown_resend)       /* unknown is never taken for success or failure (I4) */              \
-  X(takeover_reads_all)   /* an owner begins only after reading up to its own claim */          \
+#define ONEPEN_GUARDS(X) \
+  X(fence_epoch)          /* an append of a closed epoch is refused (I2) */ \
+  X(fence_claim_id)       /* same epoch, other claim id: refused */ \
+  X(fence_sequence)       /* a sequence that skips is refused */ \
+  X(fence_duplicate)      /* a sequence already applied is not applied again (I3) */ \
+  X(fence_incarnation)    /* another incarnation is refused */ \
+  X(claim_conditional)    /* a conditional claim checks its base */ \
+  X(claim_rises)          /* a claim's epoch is above every epoch seen */ \
+  X(claim_written_ahead)  /* a claim is synced to the local log before it is sent */ \
+  X(claim_read_back)      /* ownership only when the answer or read-back shows our claim id */ \
+  X(b1_one_create)        /* one create in flight */ \
+  X(b2_own_put_id)        /* "exists" is read: own put id is success, never "fenced" */ \
+  X(b2_same_bytes)        /* a lost answer is resent to the same id with the same bytes */ \
+  X(b3_lowest_absent)     /* a claim goes to the lowest absent id */ \
+  X(b4_current_only)      /* a data object counts only with current epoch, claim, sequence */ \
+  X(b4_stop_at_absent)    /* the fold stops at the first absent id */ \
+  X(dir_reader_syncs)     /* an object counts only once its folder is synced */ \
+  X(dir_file_synced)      /* an object's bytes are synced before it gets its name */ \
+  X(unknown_resend)       /* unknown is never taken for success or failure (I4) */ \
+  X(takeover_reads_all)   /* an owner begins only after reading up to its own claim */ \
   X(reset_final)          /* a reset handle accepts nothing more (I7) */
 
 enum class Guard {

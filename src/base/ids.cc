@@ -35,9 +35,7 @@ bool parse_hex128(std::string_view text, std::uint64_t& hi, std::uint64_t& lo) {
 namespace {
 constexpr std::size_t kMaxStreamName = 200;  // leaves room for a home's prefix and suffix in 255-byte file names
 
-bool allowed(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-}
+bool allowed(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-'; }
 
 Error bad_name(std::string_view text, std::string_view why) {
   std::string shown(text.substr(0, 80));

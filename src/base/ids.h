@@ -31,9 +31,13 @@ std::string hex128(std::uint64_t hi, std::uint64_t lo);                         
 bool parse_hex128(std::string_view text, std::uint64_t& hi, std::uint64_t& lo);        // exactly 32 hex digits
 }  // namespace detail
 template <class Tag>
-std::string to_text(Id128<Tag> id) { return detail::hex128(id.hi, id.lo); }
+std::string to_text(Id128<Tag> id) {
+  return detail::hex128(id.hi, id.lo);
+}
 template <class Tag>
-bool parse(std::string_view text, Id128<Tag>& id) { return detail::parse_hex128(text, id.hi, id.lo); }
+bool parse(std::string_view text, Id128<Tag>& id) {
+  return detail::parse_hex128(text, id.hi, id.lo);
+}
 
 using ClaimId = Id128<struct ClaimIdTag>;          // identifies one claim; two claimers of one epoch differ in it
 using Incarnation = Id128<struct IncarnationTag>;  // one history of a stream

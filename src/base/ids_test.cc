@@ -12,9 +12,9 @@ TEST(StreamName, AcceptsSegments) {
 }
 
 TEST(StreamName, RefusesWhateverCouldLeaveTheHome) {
-  for (const std::string& name : {std::string(), std::string("../x"), std::string("a/../b"), std::string("/a"), std::string("a/"), std::string("a//b"),
-                                  std::string("."), std::string("a/.hidden"), std::string("a b"), std::string("a\0b", 3), std::string(201, 'a'),
-                                  std::string("\xc3\xa9")}) {
+  for (const std::string& name :
+       {std::string(), std::string("../x"), std::string("a/../b"), std::string("/a"), std::string("a/"), std::string("a//b"), std::string("."),
+        std::string("a/.hidden"), std::string("a b"), std::string("a\0b", 3), std::string(201, 'a'), std::string("\xc3\xa9")}) {
     auto parsed = StreamName::parse(name);
     ASSERT_FALSE(parsed) << name;
     EXPECT_EQ(parsed.error().outcome, Outcome::invalid);

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include <onepen/result.h>
 #include "base/bytes.h"
 #include "base/ids.h"
 #include "base/runtime.h"
-#include <onepen/result.h>
 
 namespace onepen::core {
 

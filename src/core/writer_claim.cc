@@ -75,6 +75,13 @@ void Writer::claim_again_later(Step& s, Claiming& claiming) {
 }
 
 void Writer::lost_claim(Step& s, Claiming& claiming, const std::optional<Owner>& to) {
+  if (claiming.request.over || claiming.request.if_tail) {  // a conditional claim is never repeated above another
+    fail(s, Error{Outcome::epoch_closed,
+                  "the conditional claim of '" + config_.stream + "' (epoch " + std::to_string(claiming.request.epoch.value) + ") was lost to another claim" +
+                      (to ? ", by " + describe(*to) : "") + ". Open it again only if you mean to take it over.",
+                  to});
+    return;
+  }
   ++claiming.lost;
   if (claiming.lost >= kMaxLostClaims) {
     fail(s, Error{Outcome::claim_races,

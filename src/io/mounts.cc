@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -67,6 +68,24 @@ std::optional<Mount> mount_of(std::string_view mountinfo, std::string_view path)
     best = Mount{point, std::string(fields[dash + 1]), unescape(fields[dash + 2]), std::string(fields[5]) + "," + std::string(fields[dash + 3])};
   }
   return best;
+}
+
+bool local_filesystem(std::string_view type) {
+  static constexpr std::array<std::string_view, 14> kLocal{"ext2",     "ext3", "ext4",   "xfs",      "btrfs", "f2fs",  "zfs",
+                                                           "bcachefs", "jfs",  "nilfs2", "reiserfs", "tmpfs", "ramfs", "overlay"};
+  return std::find(kLocal.begin(), kLocal.end(), type) != kLocal.end();
+}
+
+std::string existing_above(const std::string& path) {
+  for (std::string at = path; at.size() > 1; at.resize(at.rfind('/'))) {
+    if (char* real = ::realpath(at.c_str(), nullptr)) {
+      std::string out = real;
+      std::free(real);
+      return out;
+    }
+    if (at.rfind('/') == std::string::npos) break;
+  }
+  return "/";
 }
 
 std::string read_mountinfo() {

@@ -17,6 +17,13 @@ struct Mount {
 // The mount that `path` (absolute, without symbolic links) lies on: the longest mount point above it, the last one mounted there. None: not told.
 std::optional<Mount> mount_of(std::string_view mountinfo, std::string_view path);
 
+// True for filesystems of this machine by name: what one process does there (a link, a lock, a listing) every other process sees at once. Network and
+// user-space filesystems are not among them, nor is any name that is not known.
+bool local_filesystem(std::string_view type);
+
+// The deepest folder at or above `path` (absolute) that exists, without symbolic links; "/" when nothing else does.
+std::string existing_above(const std::string& path);
+
 // /proc/self/mountinfo; empty when it cannot be read.
 std::string read_mountinfo();
 

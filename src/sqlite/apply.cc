@@ -41,8 +41,8 @@ Result<> Applier::apply_part(const core::Record& record) {
     if (auto begun = begin_run(record, *part); !begun) return begun;
   } else if (!run_ || run_->parts + 1 != part->number || !(run_->head == part->head) || run_->epoch != record.epoch || run_->claim_id != record.claim_id ||
              run_->incarnation != record.incarnation) {
-    return damaged(fmt::format("the record before offset {} is part {} of commit {}, which does not follow what came before it", record.next.text,
-                               part->number, part->head.ordinal));
+    return damaged(fmt::format("the record before offset {} is part {} of commit {}, which does not follow what came before it", record.next.text, part->number,
+                               part->head.ordinal));
   }
   run_->parts = part->number;
   for (std::size_t i = 0; i < part->pages.size(); ++i) {
@@ -60,12 +60,13 @@ Result<> Applier::begin_run(const core::Record& record, const wire::Part& part) 
     return diverged(fmt::format("the stream's next commit is number {}, this copy holds {} commits", head.ordinal, state_.ordinal));
   }
   if (!(head.before == table_.running())) {
-    return diverged(fmt::format("commit {} was made on a database with page sum {}, this copy has {}", head.ordinal, tell(head.before), tell(table_.running())));
+    return diverged(
+        fmt::format("commit {} was made on a database with page sum {}, this copy has {}", head.ordinal, tell(head.before), tell(table_.running())));
   }
   if (table_.page_size() != 0 && head.page_size != table_.page_size()) {
     return diverged(fmt::format("commit {} has pages of {} bytes, this copy has pages of {}", head.ordinal, head.page_size, table_.page_size()));
   }
-  run_.emplace();
+  run_ = Run{};
   run_->head = head;
   run_->incarnation = record.incarnation;
   run_->epoch = record.epoch;
@@ -109,7 +110,8 @@ Result<> Applier::add_page(const wire::PageEntry& entry, bool commits, std::uint
   }
   ByteView previous;
   if (entry.encoding == wire::PageEncoding::delta) {
-    if (entry.number > table_.page_count()) return damaged(fmt::format("commit {}: page {} is a delta, and was not there before", run_->head.ordinal, entry.number));
+    if (entry.number > table_.page_count())
+      return damaged(fmt::format("commit {}: page {} is a delta, and was not there before", run_->head.ordinal, entry.number));
     if (auto got = read_present(entry.number, present_); !got) return got;
     previous = present_;
   }
@@ -142,7 +144,8 @@ Result<> Applier::add_gaps() {
       continue;
     }
     if (page == lock_page) continue;
-    if (++gaps > kMaxGapPages) return damaged(fmt::format("commit {} grows the database by more than {} pages it does not write", run_->head.ordinal, kMaxGapPages));
+    if (++gaps > kMaxGapPages)
+      return damaged(fmt::format("commit {} grows the database by more than {} pages it does not write", run_->head.ordinal, kMaxGapPages));
     auto at = batch_->add(page, 0, zeros);
     if (!at) return tl::unexpected(at.error());
     run_->images.emplace_back(page, *at);

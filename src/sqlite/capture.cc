@@ -173,7 +173,9 @@ int Capture::read_previous(CommitFiles& files, std::uint32_t number, bool& known
   const int rc = slot ? files.read_slot(*slot, previous_) : files.read_database_page(number, previous_);
   if (rc != SQLITE_OK) return rc;
   if (page_hash_of(number, previous_) != copy_.page_hash(number))
-    return out_of_step(sink_, fmt::format("Page {} of the local copy is not what the stream says: something else than Onepen wrote to {}, or the disk is damaged.", number, copy_.db_path()));
+    return out_of_step(
+        sink_, fmt::format("Page {} of the local copy is not what the stream says: something else than Onepen wrote to {}, or the disk is damaged.", number,
+                           copy_.db_path()));
   known = true;
   return SQLITE_OK;
 }
@@ -205,10 +207,12 @@ int Capture::decide(CommitFiles& files, Work& work) {
     const bool interrupted = files.interrupted();
     if (!interrupted && runtime_.now() < work.deadline) continue;
     // I4: unknown is never guessed. The append goes on being sent; this handle says no more about it.
-    std::string sentence = fmt::format("{}: the home did not say whether the transaction is in the stream{}. It may be in the stream; it was rolled back locally, and this handle is "
-                                       "reset. Open the database again: that tells.",
-                                       interrupted ? "COMMIT was interrupted" : fmt::format("COMMIT gave up after {} ms", std::chrono::duration_cast<std::chrono::milliseconds>(work.timeout).count()),
-                                       fate.error && !fate.error->message.empty() ? " (" + fate.error->message + ")" : "");
+    std::string sentence = fmt::format(
+        "{}: the home did not say whether the transaction is in the stream{}. It may be in the stream; it was rolled back locally, and this handle is "
+        "reset. Open the database again: that tells.",
+        interrupted ? "COMMIT was interrupted"
+                    : fmt::format("COMMIT gave up after {} ms", std::chrono::duration_cast<std::chrono::milliseconds>(work.timeout).count()),
+        fate.error && !fate.error->message.empty() ? " (" + fate.error->message + ")" : "");
     sink_.reset(ResetKind::unresolved, sentence);
     return refuse(std::move(sentence));
   }

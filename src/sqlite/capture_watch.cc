@@ -7,7 +7,9 @@ namespace onepen::sqlite {
 namespace {
 constexpr std::size_t kIsInit = 12, kFrameCount = 16, kContentEnd = 40;  // [16, 40): frame count, page count, frame checksum, salts
 
-bool same_content(const WalIndexHeader& a, const WalIndexHeader& b) { return std::memcmp(a.data() + kFrameCount, b.data() + kFrameCount, kContentEnd - kFrameCount) == 0; }
+bool same_content(const WalIndexHeader& a, const WalIndexHeader& b) {
+  return std::memcmp(a.data() + kFrameCount, b.data() + kFrameCount, kContentEnd - kFrameCount) == 0;
+}
 }  // namespace
 
 bool initialised(const WalIndexHeader& header) { return header[kIsInit] != 0; }

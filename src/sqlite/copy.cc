@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kDatabaseHeaderBytes = 100;
 
 std::uint64_t inode_of(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   return ::stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
 }
 
@@ -98,8 +98,8 @@ Result<> LocalCopy::load() {
       return begin(std::move(table), *state);
     }
   }
-  const std::string why = fmt::format("the database has page sum {:016x} over {} pages, its state says {:016x} over {} pages (commit {}){}", found->sum.page_sum,
-                                      found->sum.page_count, record->next.page_sum, record->next.page_count, record->next.ordinal,
+  const std::string why = fmt::format("the database has page sum {:016x} over {} pages, its state says {:016x} over {} pages (commit {}){}",
+                                      found->sum.page_sum, found->sum.page_count, record->next.page_sum, record->next.page_count, record->next.ordinal,
                                       record->boot == boot_ ? "; somebody else wrote to it" : "; the machine was restarted since");
   if (auto aside = set_aside("diverged", why, *found); !aside) return aside;
   return begin_empty();
@@ -145,7 +145,8 @@ Result<> LocalCopy::set_aside(std::string kind, std::string why, std::optional<F
   Salvage salvage{std::move(kind), std::move(why), place_, folder_.path, state_file_->record(), found};
   auto where = move_aside(runtime_, disk_, salvage);
   if (!where) return tl::unexpected(where.error());
-  log_(LogLevel::warn, fmt::format("the local copy of '{}' was moved to {}: {}. The database is rebuilt from its stream", place_.name.text(), *where, salvage.why));
+  log_(LogLevel::warn,
+       fmt::format("the local copy of '{}' was moved to {}: {}. The database is rebuilt from its stream", place_.name.text(), *where, salvage.why));
   auto fresh = StateFile::open(folder_.path + "/state");
   if (!fresh) return tl::unexpected(fresh.error());
   state_file_.emplace(std::move(*fresh));
@@ -159,8 +160,7 @@ Result<> LocalCopy::begin_empty() {
 
 Result<> LocalCopy::begin(PageTable table, CommitState state) {
   if (auto kept = remember(state, state); !kept) return kept;
-  applier_.emplace(files_, std::move(table), std::move(state),
-                   [this](const CommitState& settled, const CommitState& next) { return remember(settled, next); });
+  applier_.emplace(files_, std::move(table), std::move(state), [this](const CommitState& settled, const CommitState& next) { return remember(settled, next); });
   return {};
 }
 

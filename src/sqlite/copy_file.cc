@@ -69,7 +69,7 @@ Result<> write_at(int fd, std::uint64_t from, ByteView bytes, const std::string&
 }
 
 Result<std::uint64_t> file_size(int fd, const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd, &info) != 0) return failed("look at", path);
   return static_cast<std::uint64_t>(info.st_size);
 }
@@ -90,7 +90,7 @@ Result<> remove_file(const std::string& path) {
   return {};
 }
 bool file_exists(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   return ::stat(path.c_str(), &info) == 0;
 }
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "base/bytes.h"
 #include <onepen/result.h>
+#include "base/bytes.h"
 
 namespace onepen::sqlite {
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/vfs.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "io/mounts.h"
 #include "sqlite/copy_salvage.h"
 #include "sqlite/copy_state.h"
 
@@ -38,25 +38,13 @@ Result<bool> try_lock(const File& file, const std::string& path, bool wait) {
 pid_t foreign_lock(const std::string& path, off_t at, off_t bytes) {
   auto file = open_file(path, OpenMode::write);
   if (!file) return 0;
-  struct flock lock {};
+  struct flock lock{};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   lock.l_start = at;
   lock.l_len = bytes;
   if (::fcntl(file->fd(), F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return 0;
   return lock.l_pid;
-}
-
-Result<> refuse_network(const std::string& path) {
-  struct statfs info {};
-  if (::statfs(path.c_str(), &info) != 0) return tl::unexpected(file_error("look at", path, errno));
-  const auto name = network_filesystem(static_cast<std::int64_t>(info.f_type));
-  if (name.empty()) return {};
-  return tl::unexpected(Error{Outcome::unavailable,
-                              fmt::format("the cache root {} is on a network filesystem ({}), where SQLite's locks do not hold: set cache_root (or ONEPEN_CACHE) "
-                                          "to a local folder; the home may stay where it is",
-                                          path, name),
-                              std::nullopt});
 }
 
 struct Candidate {
@@ -106,16 +94,15 @@ Result<std::vector<std::uint64_t>> copy_numbers(io::Disk& disk, const std::strin
 
 }  // namespace
 
-std::string_view network_filesystem(std::int64_t magic) {
-  // linux/magic.h and statfs(2). The kernel widens the 32-bit magics differently by architecture.
-  constexpr std::pair<std::uint32_t, std::string_view> kNetwork[] = {
-      {0x6969, "nfs"},     {0x517b, "smb"},        {0xfe534d42, "smb2"}, {0xff534d42, "cifs"},     {0x5346414f, "afs"},     {0x73757245, "coda"},
-      {0x564c, "ncp"},     {0x00c36400, "ceph"},   {0x0bd00bd0, "lustre"}, {0x01021997, "9p"},     {0x7461636f, "ocfs2"},   {0x01161970, "gfs2"},
-      {0x47504653, "gpfs"}, {0x19830326, "fhgfs"}, {0x24051905, "panfs"}, {0x013111a8, "ibrix"}};
-  for (const auto& [known, name] : kNetwork) {
-    if (known == static_cast<std::uint32_t>(magic)) return name;
-  }
-  return {};
+Result<> judge_cache_root(std::string_view mountinfo, const std::string& real_path) {
+  const auto mount = io::mount_of(mountinfo, real_path);
+  if (!mount || io::local_filesystem(mount->type)) return {};  // not told: as SQLite itself, which does not look
+  return tl::unexpected(
+      Error{Outcome::unavailable,
+            fmt::format("the cache root {} is not on a local filesystem ({} is {} from {}), and SQLite's locks do not hold over a network or in "
+                        "user space: set cache_root (or ONEPEN_CACHE) to a local folder; the home may stay where it is",
+                        real_path, mount->point, mount->type, mount->source),
+            std::nullopt});
 }
 
 std::string copies_folder(const CopyPlace& place) {
@@ -124,8 +111,8 @@ std::string copies_folder(const CopyPlace& place) {
 
 Result<CopyFolder> choose_copy(io::Disk& disk, const CopyPlace& place, const Log& log) {
   const std::string parent = copies_folder(place);
+  if (auto local = judge_cache_root(io::read_mountinfo(), io::existing_above(parent)); !local) return tl::unexpected(local.error());
   if (auto made = disk.make_folders(parent); !made) return failed(made.error());
-  if (auto local = refuse_network(parent); !local) return tl::unexpected(local.error());
   auto choosing = open_file(parent + "/choose", OpenMode::create);
   if (!choosing) return tl::unexpected(choosing.error());
   if (auto locked = try_lock(*choosing, parent + "/choose", true); !locked) return tl::unexpected(locked.error());

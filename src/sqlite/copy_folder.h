@@ -18,7 +18,8 @@ Result<CopyFolder> choose_copy(io::Disk& disk, const CopyPlace& place, const Log
 // The folder above the numbered copies.
 std::string copies_folder(const CopyPlace& place);
 
-// The name of a network filesystem by its statfs magic; empty: local as far as we know. SQLite's locks and shared memory do not hold over a network.
-std::string_view network_filesystem(std::int64_t magic);
+// Refuses a place where SQLite's locks and shared memory do not hold: network, user-space and unknown filesystems, by the text of /proc/self/mountinfo.
+// real_path: an existing folder, without symbolic links. Errors: unavailable, naming the mount. Pure.
+Result<> judge_cache_root(std::string_view mountinfo, const std::string& real_path);
 
 }  // namespace onepen::sqlite

@@ -16,12 +16,9 @@ constexpr int kMaxSameSecond = 1000;
 tl::unexpected<Error> failed(const io::DiskError& error) { return tl::unexpected(Error{Outcome::unavailable, error.message, std::nullopt}); }
 
 nlohmann::ordered_json tell(const CommitState& state) {
-  return {{"offset", state.offset.text},
-          {"incarnation", to_text(state.incarnation)},
-          {"commits", state.ordinal},
-          {"page_sum", fmt::format("{:016x}", state.page_sum)},
-          {"page_count", state.page_count},
-          {"page_size", state.page_size}};
+  return {{"offset", state.offset.text},    {"incarnation", to_text(state.incarnation)},
+          {"commits", state.ordinal},       {"page_sum", fmt::format("{:016x}", state.page_sum)},
+          {"page_count", state.page_count}, {"page_size", state.page_size}};
 }
 
 std::string manifest(const Salvage& salvage, std::int64_t wall_ms) {

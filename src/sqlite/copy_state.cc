@@ -85,10 +85,11 @@ Result<std::optional<StateSlot>> decode_state_slot(ByteView bytes) {
   in.raw(kMagic.size());
   const auto version = in.u<std::uint16_t>();
   if (version > kCopyStateVersion) {
-    return tl::unexpected(Error{Outcome::invalid,
-                                fmt::format("the local copy was written by a newer Onepen (state format {}, this one reads {}): use the newer one, or another cache root",
-                                            version, kCopyStateVersion),
-                                std::nullopt});
+    return tl::unexpected(
+        Error{Outcome::invalid,
+              fmt::format("the local copy was written by a newer Onepen (state format {}, this one reads {}): use the newer one, or another cache root",
+                          version, kCopyStateVersion),
+              std::nullopt});
   }
   StateSlot slot;
   const auto flags = in.u<std::uint16_t>();

@@ -268,7 +268,8 @@ TEST(Copy, WhatCannotBeTrustedIsMovedAside) {
       {"a damaged state", [](const std::string& folder) { spill(folder + "/state", std::string(8192, 'x')); }},
       {"a cut database", [](const std::string& folder) { std::filesystem::resize_file(folder + "/db", 3000); }},
       {"no database", [](const std::string& folder) { std::filesystem::remove(folder + "/db"); }},
-      {"one byte", [](const std::string& folder) {
+      {"one byte",
+       [](const std::string& folder) {
          std::string bytes = slurp(folder + "/db");
          bytes[bytes.size() / 2] ^= 1;
          spill(folder + "/db", bytes);
@@ -403,12 +404,21 @@ TEST(Copy, WillLandRefusesASumThatItsPagesDoNotGive) {
   EXPECT_EQ((*copy)->state(), source.plain.commits()[1].state);
 }
 
-TEST(Copy, NetworkFilesystemsAreKnown) {
-  EXPECT_EQ(network_filesystem(0x6969), "nfs");
-  EXPECT_EQ(network_filesystem(0xff534d42), "cifs");
-  EXPECT_EQ(network_filesystem(static_cast<std::int32_t>(0xff534d42)), "cifs");
-  EXPECT_EQ(network_filesystem(0xef53), "");
-  EXPECT_EQ(network_filesystem(0x01021994), "");
+TEST(Copy, ACacheRootThatIsNotLocalIsRefusedWithTheMount) {
+  const std::string mounts =
+      "21 1 8:1 / / rw,relatime - ext4 /dev/vda rw\n"
+      "22 21 0:40 / /net rw,relatime - nfs4 server:/export rw,lookupcache=none\n"
+      "23 21 0:41 / /ssh rw,relatime - fuse.sshfs host:/x rw\n"
+      "24 21 0:42 / /mem rw - tmpfs tmpfs rw\n";
+  EXPECT_TRUE(judge_cache_root(mounts, "/var/cache"));
+  EXPECT_TRUE(judge_cache_root(mounts, "/mem/cache"));
+  for (const std::string& path : {std::string("/net/cache"), std::string("/ssh/cache")}) {
+    const auto judged = judge_cache_root(mounts, path);
+    ASSERT_FALSE(judged) << path;
+    EXPECT_EQ(judged.error().outcome, Outcome::unavailable);
+    EXPECT_NE(judged.error().message.find("not on a local filesystem"), std::string::npos);
+    EXPECT_NE(judged.error().message.find(path.substr(0, 4)), std::string::npos);
+  }
 }
 
 TEST(Copy, ANewerStateIsInThePlaceOfTwoWhenACommitChangedNothing) {
@@ -485,8 +495,8 @@ TEST(CopyKill, AnywhereInApply) {
   Source source;
   const std::uint64_t all = source.plain.commits().size();
   std::size_t killed = 0;
-  for (const char* place_name : {"copy.wal_frame", "copy.before_settle", "copy.before_state_write", "copy.after_state_write", "copy.batch_is_wal", "copy.fold_page",
-                                 "copy.fold_cut", "copy.folded", "copy.acquire_folded"}) {
+  for (const char* place_name : {"copy.wal_frame", "copy.before_settle", "copy.before_state_write", "copy.after_state_write", "copy.batch_is_wal",
+                                 "copy.fold_page", "copy.fold_cut", "copy.folded", "copy.acquire_folded"}) {
     for (const int nth : {1, 2, 3, 7, 40}) {
       const TempFolder folder;
       const std::string where = fmt::format("{}=kill@{} ", place_name, nth);

@@ -57,7 +57,9 @@ inline void run_sql(sqlite3* db, const std::string& sql) {
 }
 
 template <class T>
-std::string told(const Result<T>& result) { return result ? "ok" : std::string(word(result.error().outcome)) + ": " + result.error().message; }
+std::string told(const Result<T>& result) {
+  return result ? "ok" : std::string(word(result.error().outcome)) + ": " + result.error().message;
+}
 
 inline const Incarnation kIncarnation{1, 2};
 inline const ClaimId kClaim{3, 4};

@@ -75,7 +75,9 @@ Result<sqlite::OpenSettings> settings_of(std::string url, std::string_view name,
   };
   auto settings = sqlite::read_settings(name, parameter, {}, "");
   if (!settings) return settings;
-  settings->takeover = options.takeover == Takeover::always ? owner::TakeoverMode::always : options.takeover == Takeover::if_dead ? owner::TakeoverMode::if_dead : owner::TakeoverMode::never;
+  settings->takeover = options.takeover == Takeover::always    ? owner::TakeoverMode::always
+                       : options.takeover == Takeover::if_dead ? owner::TakeoverMode::if_dead
+                                                               : owner::TakeoverMode::never;
   return settings;
 }
 
@@ -114,7 +116,8 @@ Result<Database> Database::open(const Home& home, std::string_view name, OpenOpt
   if (!path) return tl::unexpected(path.error());
   auto attached = registry.attach(*path, false, true);
   if (attached.error) return tl::unexpected(*attached.error);
-  if (!attached.database) return tl::unexpected(Error{Outcome::unavailable, fmt::format("'{}' was closed by another thread while it was being opened; open it again.", name), {}});
+  if (!attached.database)
+    return tl::unexpected(Error{Outcome::unavailable, fmt::format("'{}' was closed by another thread while it was being opened; open it again.", name), {}});
   auto state = std::make_shared<DatabaseState>();
   state->database = std::move(attached.database);
   return Database(std::move(state));
@@ -128,7 +131,9 @@ Result<Connection> Database::connect() {
   sqlite3* raw = nullptr;
   const int rc = sqlite3_open_v2(uri.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI, nullptr);
   Connection connection(raw);
-  if (rc != SQLITE_OK) return tl::unexpected(Error{Outcome::unavailable, fmt::format("SQLite could not open {}: {}", database.path(), raw != nullptr ? sqlite3_errmsg(raw) : "no memory"), {}});
+  if (rc != SQLITE_OK)
+    return tl::unexpected(
+        Error{Outcome::unavailable, fmt::format("SQLite could not open {}: {}", database.path(), raw != nullptr ? sqlite3_errmsg(raw) : "no memory"), {}});
   if (sqlite::register_functions(raw) != SQLITE_OK) return tl::unexpected(Error{Outcome::unavailable, "SQLite refused the functions of Onepen.", {}});
   return connection;
 }

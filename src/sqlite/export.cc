@@ -45,7 +45,8 @@ Result<CommitState> export_database(core::Stream& stream, const std::string& tar
   const std::string part = fmt::format("{}.{}.part", target, ::getpid());
   auto state = rebuild_into(stream, part, progress);
   if (!state) return state;
-  if (state->ordinal == 0) return tl::unexpected(Error{Outcome::not_found, fmt::format("there is no commit in '{}' yet: nothing to export", stream.name().text()), std::nullopt});
+  if (state->ordinal == 0)
+    return tl::unexpected(Error{Outcome::not_found, fmt::format("there is no commit in '{}' yet: nothing to export", stream.name().text()), std::nullopt});
   auto done = make_plain(part);
   if (done) done = give_name(part, target);
   if (!done) {

@@ -46,7 +46,9 @@ nlohmann::json owner_json(const Owner& owner) {
 }
 
 nlohmann::json status_json(const DatabaseStatus& status) {
-  nlohmann::json json = {{"role", status.reset ? "reset" : status.follower ? "follower" : "owner"},
+  nlohmann::json json = {{"role", status.reset      ? "reset"
+                                  : status.follower ? "follower"
+                                                    : "owner"},
                          {"name", status.name},
                          {"home", status.home_url},
                          {"durability", "replicated"},
@@ -119,8 +121,8 @@ int register_functions(sqlite3* connection) {
   };
   // Never from inside a view or trigger of a schema that somebody else wrote (SQLITE_DIRECTONLY).
   constexpr int kFlags = SQLITE_UTF8 | SQLITE_DIRECTONLY;
-  for (const Function& function : {Function{"onepen_synced", 0, synced}, Function{"onepen_synced", 1, synced}, Function{"onepen_status", 0, status}, Function{"onepen_status", 1, status},
-                                   Function{"onepen_error", 0, error}, Function{"onepen_use", 1, use}}) {
+  for (const Function& function : {Function{"onepen_synced", 0, synced}, Function{"onepen_synced", 1, synced}, Function{"onepen_status", 0, status},
+                                   Function{"onepen_status", 1, status}, Function{"onepen_error", 0, error}, Function{"onepen_use", 1, use}}) {
     const int rc = sqlite3_create_function_v2(connection, function.name, function.arguments, kFlags, nullptr, function.call, nullptr, nullptr, nullptr);
     if (rc != SQLITE_OK) return rc;
   }

@@ -80,7 +80,9 @@ Result<Shape> shape_of(int fd, const std::string& path) {
 
 Result<ImportReport> import_database(const std::string& file, const std::string& scratch, const wire::PartEncoder::Sink& sink, const ProgressFn& progress) {
   const RemoveAtEnd before{scratch};
-  { const RemoveAtEnd left_over{scratch}; }
+  {
+    const RemoveAtEnd left_over{scratch};
+  }
   if (auto copied = copy_consistently(file, scratch, progress); !copied) return tl::unexpected(copied.error());
   auto db = open_file(scratch, OpenMode::read);
   if (!db) return tl::unexpected(db.error());
@@ -115,7 +117,8 @@ Result<ImportReport> import_through(Runtime& runtime, owner::Owner& owner, const
                                     const ProgressFn& progress) {
   if (copy.state().ordinal != 0) {
     return tl::unexpected(Error{Outcome::state_mismatch,
-                                fmt::format("the database already holds {} commits: import makes a new one, so choose another name", copy.state().ordinal), std::nullopt});
+                                fmt::format("the database already holds {} commits: import makes a new one, so choose another name", copy.state().ordinal),
+                                std::nullopt});
   }
   owner::Ticket last = 0;
   auto report = import_database(
@@ -130,7 +133,8 @@ Result<ImportReport> import_through(Runtime& runtime, owner::Owner& owner, const
   if (!report) return report;
   const owner::Fate fate = owner.wait(last, runtime.now() + part_timeout, nullptr);
   if (fate.kind != owner::Fate::Kind::acknowledged) {
-    return tl::unexpected(fate.error.value_or(Error{Outcome::unknown, "the home did not say whether the import is in the stream: `onepen status` tells", std::nullopt}));
+    return tl::unexpected(
+        fate.error.value_or(Error{Outcome::unknown, "the home did not say whether the import is in the stream: `onepen status` tells", std::nullopt}));
   }
   report->state.offset = fate.offset;
   static_cast<void>(parse(owner.status().token.incarnation, report->state.incarnation));

@@ -46,8 +46,7 @@ std::string dump(const std::string& path) {
 }
 
 class ImportExport : public ::testing::TestWithParam<std::tuple<int, const char*>> {};
-INSTANTIATE_TEST_SUITE_P(Kinds, ImportExport,
-                         ::testing::Combine(::testing::Values(512, 4096, 65536), ::testing::Values("delete", "wal")));
+INSTANTIATE_TEST_SUITE_P(Kinds, ImportExport, ::testing::Combine(::testing::Values(512, 4096, 65536), ::testing::Values("delete", "wal")));
 
 TEST_P(ImportExport, GivesTheSameDatabaseBack) {
   const auto& [page_size, mode] = GetParam();

@@ -19,7 +19,7 @@ core::OwnerInfo describe_us(Runtime& runtime, const OpenSettings& settings) {
   info.pid = us.pid;
   info.started_ms = us.started_ms;
   info.why = "open";
-  info.version = "0.1.0";
+  info.version = ONEPEN_VERSION;
   return info;
 }
 
@@ -59,7 +59,8 @@ Result<> OpenDatabase::start(bool follower, bool create) {
   if (follower) {
     if (auto done = copy_->catch_up(*stream, settings_.progress); !done) return tl::unexpected(done.error());
     if (copy_->state().ordinal == 0)
-      return tl::unexpected(Error{Outcome::not_found, fmt::format("There is no database '{}' at {} (mode=ro opens only what is there).", settings_.name->text(), home_->url()), {}});
+      return tl::unexpected(Error{
+          Outcome::not_found, fmt::format("There is no database '{}' at {} (mode=ro opens only what is there).", settings_.name->text(), home_->url()), {}});
     follower_ = true;
   } else if (auto done = start_owner(std::move(stream), create); !done) {
     return done;
@@ -93,7 +94,8 @@ Result<> OpenDatabase::start_owner(std::unique_ptr<core::Stream> stream, bool cr
     }
   }
   Incarnation incarnation;
-  if (!parse(owner_->status().token.incarnation, incarnation)) return tl::unexpected(Error{Outcome::invalid, "The home gave a claim without an incarnation.", {}});
+  if (!parse(owner_->status().token.incarnation, incarnation))
+    return tl::unexpected(Error{Outcome::invalid, "The home gave a claim without an incarnation.", {}});
   capture_ = std::make_unique<Capture>(*environment_.runtime, *copy_, *owner_, *this, incarnation);
   return {};
 }
@@ -115,12 +117,14 @@ Result<> OpenDatabase::first_commit() {
   if (!ticket) return tl::unexpected(ticket.error());
   const owner::Fate fate = owner_->wait(*ticket, deadline, nullptr);
   if (fate.kind != owner::Fate::Kind::acknowledged)
-    return tl::unexpected(fate.error.value_or(Error{Outcome::unknown, "The home did not say whether the new database was made; open it again: that tells.", {}}));
+    return tl::unexpected(
+        fate.error.value_or(Error{Outcome::unknown, "The home did not say whether the new database was made; open it again: that tells.", {}}));
   core::Record record;
   record.kind = core::RecordKind::data;
   const Token token = owner_->status().token;
   record.epoch = token.epoch;
-  if (!parse(token.incarnation, record.incarnation) || !parse(token.claim_id, record.claim_id)) return tl::unexpected(Error{Outcome::invalid, "The home gave a claim without an id.", {}});
+  if (!parse(token.incarnation, record.incarnation) || !parse(token.claim_id, record.claim_id))
+    return tl::unexpected(Error{Outcome::invalid, "The home gave a claim without an id.", {}});
   record.sequence = Sequence{1};
   record.next = fate.offset;
   record.payload = std::move(payload);
@@ -143,8 +147,13 @@ void OpenDatabase::stop() {
 
 Result<Offset> OpenDatabase::confirm(std::chrono::nanoseconds limit) {
   if (const auto reset = current_reset()) return tl::unexpected(Error{Outcome::epoch_closed, reset->message, reset->current});
-  if (!owner_) return tl::unexpected(Error{Outcome::not_owner, fmt::format("'{}' is open read-only (mode=ro): it owns nothing that could be confirmed.", settings_.name->text()), {}});
-  return owner_->confirm(environment_.runtime->now() + limit);
+  if (!owner_)
+    return tl::unexpected(
+        Error{Outcome::not_owner, fmt::format("'{}' is open read-only (mode=ro): it owns nothing that could be confirmed.", settings_.name->text()), {}});
+  auto confirmed = owner_->confirm(environment_.runtime->now() + limit);
+  // The owner's listener comes on its own thread, perhaps later; the caller has been told, so nothing begins from here on (I7).
+  if (!confirmed && owner_->status().reset) reset_after(confirmed.error());
+  return confirmed;
 }
 
 void OpenDatabase::reset(ResetKind kind, std::string message) {

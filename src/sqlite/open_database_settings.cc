@@ -92,17 +92,20 @@ std::string default_cache_root() {
   return {};
 }
 
-Result<OpenSettings> read_settings(std::string_view filename, const Parameter& parameter, const std::vector<std::string>& keys, const std::string& default_home) {
+Result<OpenSettings> read_settings(std::string_view filename, const Parameter& parameter, const std::vector<std::string>& keys,
+                                   const std::string& default_home) {
   const auto known = [](std::string_view key) {
     return std::find(kOurs.begin(), kOurs.end(), key) != kOurs.end() || std::find(kSqlites.begin(), kSqlites.end(), key) != kSqlites.end();
   };
   for (const std::string& key : keys) {
-    if (!known(key)) return invalid(fmt::format("Unknown parameter '{}' in the name of the database. Known ones: {}, and SQLite's mode.", key, fmt::join(kOurs, ", ")));
+    if (!known(key))
+      return invalid(fmt::format("Unknown parameter '{}' in the name of the database. Known ones: {}, and SQLite's mode.", key, fmt::join(kOurs, ", ")));
   }
   OpenSettings settings;
   settings.home_url = parameter("home").value_or(default_home.empty() ? environment("ONEPEN_HOME_URL").value_or("") : default_home);
   if (settings.home_url.empty())
-    return invalid(fmt::format("No home for '{}': write file:{}?vfs=onepen&home=file:///path, call onepen_use('file:///path'), or set ONEPEN_HOME_URL.", filename, filename));
+    return invalid(fmt::format("No home for '{}': write file:{}?vfs=onepen&home=file:///path, call onepen_use('file:///path'), or set ONEPEN_HOME_URL.",
+                               filename, filename));
   if (filename.ends_with(kOwnSuffix)) filename.remove_suffix(kOwnSuffix.size());
   auto name = StreamName::parse(filename);
   if (!name) return tl::unexpected(name.error());

@@ -32,7 +32,8 @@ using Parameter = std::function<std::optional<std::string>(std::string_view key)
 
 // `filename`: what stands before the '?'. default_home: of onepen_use(); the environment's ONEPEN_HOME_URL comes after it.
 // Errors (invalid): each names the parameter, what it was and what it may be.
-Result<OpenSettings> read_settings(std::string_view filename, const Parameter& parameter, const std::vector<std::string>& keys, const std::string& default_home);
+Result<OpenSettings> read_settings(std::string_view filename, const Parameter& parameter, const std::vector<std::string>& keys,
+                                   const std::string& default_home);
 
 // "250ms", "30s", "2m"; a bare number is milliseconds.
 std::optional<std::chrono::milliseconds> read_duration(std::string_view text);

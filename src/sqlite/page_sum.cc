@@ -19,9 +19,7 @@ std::uint64_t PageTable::zero_hash(std::uint32_t page_number, std::uint32_t page
   return page_hash_of(page_number, ByteView(zeros).first(page_size));
 }
 
-std::uint64_t PageTable::hash(std::uint32_t page_number) const {
-  return page_number == 0 || page_number > hashes_.size() ? 0 : hashes_[page_number - 1];
-}
+std::uint64_t PageTable::hash(std::uint32_t page_number) const { return page_number == 0 || page_number > hashes_.size() ? 0 : hashes_[page_number - 1]; }
 
 void PageTable::resize(std::uint32_t page_count) {
   ONEPEN_CHECK(page_size_ != 0 || page_count == 0, "a database with pages has a page size");

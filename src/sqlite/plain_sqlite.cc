@@ -6,17 +6,13 @@ namespace onepen::sqlite {
 
 Error plain_error(int code, std::string_view what, const std::string& path, const char* detail) {
   switch (code & 0xff) {
-    case SQLITE_NOTADB:
-      return {Outcome::invalid, fmt::format("{} is not a SQLite database, or it is encrypted", path), std::nullopt};
+    case SQLITE_NOTADB: return {Outcome::invalid, fmt::format("{} is not a SQLite database, or it is encrypted", path), std::nullopt};
     case SQLITE_CORRUPT:
       return {Outcome::invalid, fmt::format("{} is a damaged SQLite database ({}): repair it first, e.g. with sqlite3's .recover", path, detail), std::nullopt};
-    case SQLITE_CANTOPEN:
-      return {Outcome::not_found, fmt::format("cannot open {}: {}", path, detail), std::nullopt};
+    case SQLITE_CANTOPEN: return {Outcome::not_found, fmt::format("cannot open {}: {}", path, detail), std::nullopt};
     case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      return {Outcome::unavailable, fmt::format("{} is locked by another program: close it there, or try again", path), std::nullopt};
-    default:
-      return {Outcome::unavailable, fmt::format("cannot {} {}: {}", what, path, detail), std::nullopt};
+    case SQLITE_LOCKED: return {Outcome::unavailable, fmt::format("{} is locked by another program: close it there, or try again", path), std::nullopt};
+    default: return {Outcome::unavailable, fmt::format("cannot {} {}: {}", what, path, detail), std::nullopt};
   }
 }
 

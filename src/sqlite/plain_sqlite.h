@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "sqlite/api.h"
 #include <onepen/result.h>
+#include "sqlite/api.h"
 
 namespace onepen::sqlite {
 

@@ -28,9 +28,7 @@ struct World {
     source.control();
     stream.records = source.records();
   }
-  Result<std::unique_ptr<Copy>> acquire() {
-    return Copy::acquire(*runtime, *disk, {folder / "cache", "file:///pen", *StreamName::parse("app")}, Log());
-  }
+  Result<std::unique_ptr<Copy>> acquire() { return Copy::acquire(*runtime, *disk, {folder / "cache", "file:///pen", *StreamName::parse("app")}, Log()); }
 };
 
 TEST(CatchUp, ReadsToTheTailPastClaimsAndGoesOn) {

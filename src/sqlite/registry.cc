@@ -22,7 +22,9 @@ std::shared_ptr<OpenDatabase> Registry::find(const OpenSettings& settings) {
   const std::lock_guard lock(mutex_);
   for (const Entry& entry : entries_) {
     const OpenDatabase& database = *entry.database;
-    if (*database.settings().name != *settings.name || database.settings().home_url != settings.home_url || database.settings().cache_root != settings.cache_root) continue;
+    if (*database.settings().name != *settings.name || database.settings().home_url != settings.home_url ||
+        database.settings().cache_root != settings.cache_root)
+      continue;
     if (database.reset_flag()) continue;
     if (database.started() && database.follower() && !settings.follower) continue;  // a writer needs a copy of its own
     return entry.database;
@@ -66,7 +68,8 @@ Registry::Attached Registry::attach(const std::string& path, bool read_only, boo
     if (!database->started()) {
       if (const auto done = database->start(read_only, create); !done) error = done.error();
     } else if (database->follower() && !read_only) {
-      error = Error{Outcome::not_owner, "'" + database->settings().name->text() + "' is open read-only in this process; open it for writing by its name again.", {}};
+      error = Error{
+          Outcome::not_owner, "'" + database->settings().name->text() + "' is open read-only in this process; open it for writing by its name again.", {}};
     }
   }
   if (error) {

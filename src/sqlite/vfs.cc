@@ -96,7 +96,7 @@ int open_main(const char* name, sqlite3_file* file, int flags, int* out_flags) {
     registry.detach(attached.database);
     return refuse_with(rc, "The local copy " + path + " could not be opened.");
   }
-  remember_main_file(new (file) MainFile(real, name, registry, std::move(attached.database), read_only));
+  remember_main_file(new (file) MainFile(real, name, registry, std::move(attached.database)));
   return SQLITE_OK;
 }
 
@@ -145,7 +145,9 @@ void fill(sqlite3_vfs& vfs) {
   vfs.pNext = nullptr;
   vfs.zName = kVfsName;
   vfs.szOsFile = static_cast<int>(std::max(kRealAt<MainFile>, kRealAt<WalFile>)) + root()->szOsFile;
-  vfs.xOpen = [](sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out) { return guarded([&] { return open_file(name, file, flags, out); }); };
+  vfs.xOpen = [](sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out) {
+    return guarded([&] { return open_file(name, file, flags, out); });
+  };
   vfs.xFullPathname = [](sqlite3_vfs*, const char* name, int size, char* out) { return guarded([&] { return full_pathname(name, size, out); }); };
   vfs.xDelete = [](sqlite3_vfs*, const char* name, int sync) { return root()->xDelete(root(), name, sync); };
   vfs.xAccess = [](sqlite3_vfs*, const char* name, int flags, int* result) { return root()->xAccess(root(), name, flags, result); };

@@ -22,7 +22,7 @@ inline constexpr int kDatabaseOp = 1'330'529'617;
 class MainFile : public sqlite3_file {
  public:
   // `real`: opened; in the memory right behind. `name`: as given to xOpen, alive as long as the file.
-  MainFile(sqlite3_file* real, const char* name, Registry& registry, std::shared_ptr<OpenDatabase> database, bool read_only);
+  MainFile(sqlite3_file* real, const char* name, Registry& registry, std::shared_ptr<OpenDatabase> database);
   static const sqlite3_io_methods kMethods;
 
   sqlite3_file* real() const { return real_; }
@@ -58,7 +58,6 @@ class MainFile : public sqlite3_file {
   Registry& registry_;
   std::shared_ptr<OpenDatabase> database_;
   sqlite3** connection_ = nullptr;  // SQLITE_FCNTL_PDB
-  const bool read_only_;
   bool write_locked_ = false, landed_ = false, sync_expected_ = false;
 };
 

@@ -33,8 +33,8 @@ std::string forked_sentence() {
   return "This process was made by fork() from the one that opened the database; an owner cannot be shared. Open the database after fork(), in the child.";
 }
 
-MainFile::MainFile(sqlite3_file* real, const char* name, Registry& registry, std::shared_ptr<OpenDatabase> database, bool read_only)
-    : sqlite3_file{&kMethods}, real_(real), name_(name), registry_(registry), database_(std::move(database)), read_only_(read_only) {}
+MainFile::MainFile(sqlite3_file* real, const char* name, Registry& registry, std::shared_ptr<OpenDatabase> database)
+    : sqlite3_file{&kMethods}, real_(real), name_(name), registry_(registry), database_(std::move(database)) {}
 
 void MainFile::note_landed() {
   landed_ = true;
@@ -96,7 +96,8 @@ int MainFile::take_write_lock(int offset, int n, int flags) {
 void MainFile::release_write_lock() {
   write_locked_ = landed_ = sync_expected_ = false;
   if (watch().releasing(read_index())) return;
-  std::string sentence = fmt::format("The local copy {} held transactions in its WAL that are not in the stream. Open the database again: a fresh copy is made.", database_->path());
+  std::string sentence = fmt::format(
+      "The local copy {} held transactions in its WAL that are not in the stream. Open the database again: a fresh copy is made.", database_->path());
   database_->poison("foreign WAL");
   database_->reset(ResetKind::diverged, std::move(sentence));
 }
@@ -117,7 +118,8 @@ int MainFile::shm_lock(int offset, int n, int flags) {
 
 int MainFile::sync_failed(int rc) {
   std::string sentence = fmt::format(
-      "Syncing the local copy {} failed (SQLite code {}): what the disk holds of it is not known. Every acknowledged transaction is in the stream: open the database again.", database_->path(), rc);
+      "Syncing the local copy {} failed (SQLite code {}): what the disk holds of it is not known. Every acknowledged transaction is in the stream: open the database again.",
+      database_->path(), rc);
   database_->poison("sync failed");
   database_->reset(ResetKind::broken, sentence);
   refuse_with(rc, std::move(sentence));
@@ -161,7 +163,8 @@ int MainFile::pragma(char** argument) {
       refuse(confirmed.error().message);
       return say(SQLITE_AUTH, confirmed.error().message);
     }
-    return say(SQLITE_OK, fmt::format("owner of '{}', epoch {}, confirmed at offset {}", database_->settings().name->text(), database_->status().owner.token.epoch.value, confirmed->text));
+    return say(SQLITE_OK, fmt::format("owner of '{}', epoch {}, confirmed at offset {}", database_->settings().name->text(),
+                                      database_->status().owner.token.epoch.value, confirmed->text));
   }
   std::string sentence;
   if (sqlite3_stricmp(argument[1], "journal_mode") == 0 && !value.empty() && sqlite3_stricmp(argument[2], "wal") != 0)
@@ -227,7 +230,9 @@ const sqlite3_io_methods MainFile::kMethods = {
     [](sqlite3_file* f) { return self(f)->real()->pMethods->xSectorSize(self(f)->real()); },
     // Power-safe overwrite is claimed so that the WAL is never padded with copies of the commit frame: the copy is a cache that is checked at open.
     [](sqlite3_file* f) { return self(f)->real()->pMethods->xDeviceCharacteristics(self(f)->real()) | SQLITE_IOCAP_POWERSAFE_OVERWRITE; },
-    [](sqlite3_file* f, int region, int size, int extend, void volatile** out) { return self(f)->real()->pMethods->xShmMap(self(f)->real(), region, size, extend, out); },
+    [](sqlite3_file* f, int region, int size, int extend, void volatile** out) {
+      return self(f)->real()->pMethods->xShmMap(self(f)->real(), region, size, extend, out);
+    },
     [](sqlite3_file* f, int offset, int n, int flags) { return guarded([&] { return self(f)->shm_lock(offset, n, flags); }); },
     [](sqlite3_file* f) { self(f)->real()->pMethods->xShmBarrier(self(f)->real()); },
     [](sqlite3_file* f, int remove) { return guarded([&] { return self(f)->unmap_index(remove); }); },

@@ -60,7 +60,9 @@ int ConnectionFiles::write_frame_header(WalSlot slot, std::span<const std::uint8
 int WalFile::after_commit(int rc, const char* what) {
   if (rc == SQLITE_OK || !main_->landed()) return rc;
   OpenDatabase& database = main_->database();
-  std::string sentence = fmt::format("The local copy {} failed after the commit was acknowledged ({}, SQLite code {}). The transaction is in the stream: open the database again.", database.path(), what, rc);
+  std::string sentence =
+      fmt::format("The local copy {} failed after the commit was acknowledged ({}, SQLite code {}). The transaction is in the stream: open the database again.",
+                  database.path(), what, rc);
   database.poison(what);
   database.reset(ResetKind::broken, sentence);
   refuse(std::move(sentence));
@@ -81,7 +83,8 @@ int WalFile::write_captured(const std::uint8_t* bytes, int size, sqlite3_int64 o
   if (const auto reset = database.current_reset()) return refuse(reset->message + " This transaction can only be rolled back.");
   const auto held = std::exchange(held_, std::nullopt);
   if (held) {
-    if (write.kind != WalWriteKind::frame_page || write.slot != held->slot) return refuse("SQLite wrote the WAL in an order that Onepen does not know; this commit was refused.");
+    if (write.kind != WalWriteKind::frame_page || write.slot != held->slot)
+      return refuse("SQLite wrote the WAL in an order that Onepen does not know; this commit was refused.");
     if (ONEPEN_FAILPOINT("capture.after_header")) return SQLITE_IOERR_WRITE;
     const int rc = capture.commit(files_, *held, std::as_bytes(std::span(bytes, page_size)), database.settings().commit_timeout);
     if (rc == SQLITE_OK) main_->note_landed();

@@ -23,8 +23,9 @@ TEST_P(WalFile, FoldsSqlitesWalAsSqliteDoes) {
   spill(path, as_text(initial_page(GetParam())));
   auto db = open_plain(path, SQLITE_OPEN_READWRITE);
   ASSERT_TRUE(db) << told(db);
-  run_sql(db->get(), "PRAGMA wal_autocheckpoint=0; CREATE TABLE t(x); INSERT INTO t SELECT zeroblob(9000)"
-                     " UNION ALL SELECT zeroblob(5000)");
+  run_sql(db->get(),
+          "PRAGMA wal_autocheckpoint=0; CREATE TABLE t(x); INSERT INTO t SELECT zeroblob(9000)"
+          " UNION ALL SELECT zeroblob(5000)");
   for (int i = 0; i < 30; ++i) run_sql(db->get(), "INSERT INTO t SELECT randomblob(700) FROM (VALUES(1),(2),(3))");
   run_sql(db->get(), "BEGIN; DELETE FROM t WHERE rowid % 2; COMMIT; VACUUM");
   std::filesystem::copy_file(path, folder / "b");

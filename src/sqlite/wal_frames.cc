@@ -61,7 +61,8 @@ std::optional<std::vector<ChangedPage>> WalFrames::changes(WalSlot commit_slot, 
     if (number == 0) return std::nullopt;
     if (number <= page_count_after) pages.push_back({number, slot});
   }
-  std::sort(pages.begin(), pages.end(), [](const ChangedPage& a, const ChangedPage& b) { return a.number != b.number ? a.number < b.number : a.slot > b.slot; });
+  std::sort(pages.begin(), pages.end(),
+            [](const ChangedPage& a, const ChangedPage& b) { return a.number != b.number ? a.number < b.number : a.slot > b.slot; });
   pages.erase(std::unique(pages.begin(), pages.end(), [](const ChangedPage& a, const ChangedPage& b) { return a.number == b.number; }), pages.end());
   return pages;
 }

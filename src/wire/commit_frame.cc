@@ -19,12 +19,8 @@ constexpr int kCompressionLevel = 1;  // measured in platform.md: higher levels 
 // A delta that still needs more than this share of the page was no good guess: the plain image is tried too.
 constexpr std::size_t kDeltaGoodShare = 2;
 
-tl::unexpected<Error> damaged(std::string what) {
-  return tl::unexpected(Error{Outcome::invalid, "damaged commit part: " + std::move(what), std::nullopt});
-}
-tl::unexpected<Error> misuse(std::string what) {
-  return tl::unexpected(Error{Outcome::invalid, "cannot encode the commit: " + std::move(what), std::nullopt});
-}
+tl::unexpected<Error> damaged(std::string what) { return tl::unexpected(Error{Outcome::invalid, "damaged commit part: " + std::move(what), std::nullopt}); }
+tl::unexpected<Error> misuse(std::string what) { return tl::unexpected(Error{Outcome::invalid, "cannot encode the commit: " + std::move(what), std::nullopt}); }
 
 std::size_t image_budget(std::uint32_t page_size) { return std::max<std::size_t>(kMaxPartImageBytes, page_size); }
 

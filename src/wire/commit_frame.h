@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/bytes.h"
 #include <onepen/result.h>
+#include "base/bytes.h"
 
 namespace onepen::wire {
 
@@ -24,8 +24,7 @@ inline constexpr std::uint32_t kMaxPageCount = 0xfffffffe;  // SQLite's own limi
 inline constexpr std::uint32_t kMaxParts = 1u << 24;
 inline constexpr std::uint16_t kCommitFrameVersion = 1;
 // No part is longer; checked before anything else is read.
-inline constexpr std::size_t kMaxPartBytes =
-    kPartHeaderBytes + kMaxPartImageBytes + (kMaxPartImageBytes / kMinPageSize) * kPageHeaderBytes + kPartTrailerBytes;
+inline constexpr std::size_t kMaxPartBytes = kPartHeaderBytes + kMaxPartImageBytes + (kMaxPartImageBytes / kMinPageSize) * kPageHeaderBytes + kPartTrailerBytes;
 
 bool valid_page_size(std::uint32_t page_size);  // a power of two, 512..65536
 

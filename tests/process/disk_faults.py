@@ -10,7 +10,7 @@ import json
 import random
 import re
 
-from harness import Failure, QUICK, SqlError, Worker, check, main, reset_kind, seed, uri
+from harness import SQLITE_AUTH, Failure, QUICK, SqlError, Worker, check, main, reset_kind, seed, uri
 
 COMMITS = 10
 BODY_BYTES = 6_000
@@ -37,6 +37,7 @@ class Run:
 
     def __init__(self, root, fault=None, arm_at_open=False, log=None, home=None, cache=None):
         self.root = root
+        self.fault = fault
         self.home = home or root.home_folder()
         self.cache = cache or root.cache()
         self.fired = root.path / "user" / root.next("fired")
@@ -55,14 +56,15 @@ class Run:
     def arm_now(self):
         self.arm.touch()
 
-    def go(self, commits=COMMITS, size=BODY_BYTES, blobs=1, first=1, timeout_ms=3_000):
+    def go(self, commits=COMMITS, size=BODY_BYTES, blobs=1, first=1, timeout_ms=400):
         try:
             self.worker.open(uri("app", self.home, self.cache, commit_timeout=timeout_ms, notice_within=60_000))
             self.worker.sql("PRAGMA wal_autocheckpoint=5")
             self.worker.sql("CREATE TABLE IF NOT EXISTS t(txn INTEGER, part INTEGER, sum INTEGER, body BLOB)")
         except SqlError as error:
             self.setup = f"{error} / {self.worker.sentence()}"
-            check(len(self.worker.sentence()) > 20, "a failed open must be explained by a sentence", self.setup)
+            # SQLite's own codes for its own files (FULL, IOERR, CANTOPEN) speak for themselves; ours never does.
+            check(error.code != SQLITE_AUTH or len(self.worker.sentence()) > 20, "a refusal of ours must be explained by a sentence", self.story())
             return self
         self.arm_now()
         return self.fill(commits, size, blobs, first)
@@ -118,7 +120,7 @@ class Run:
         return kinds
 
     def story(self):
-        return json.dumps({"setup": self.setup, "home": str(self.home), "cache": str(self.cache), "fired": self.fired.read_text() if self.fired.exists() else "", "answers": list(self.answers.values())})
+        return json.dumps({"fault": self.fault, "setup": self.setup, "home": str(self.home), "cache": str(self.cache), "fired": self.fired.read_text() if self.fired.exists() else "", "answers": list(self.answers.values())})
 
 
 def calibrate(root, arm_at_open):
@@ -162,6 +164,8 @@ def by_shim(root, chance):
             for number, hit in enumerate(hits):
                 error = ("EIO", "ENOSPC")[(number + hit) % 2]
                 how = chance.choice(("once", "once", "sticky", "short") if call == "write" else ("once", "sticky"))
+                if arm_at_open and place.startswith("home"):
+                    how = "once"  # a home that goes on failing is waited for while opening (30 s): unreachable_home() has one of those
                 home, cache = root.home_folder(), root.cache()
                 fault = f"{call}|{glob_of(root, home, cache, place)}|{hit}|{error}|{how}"
                 what = f"{'open: ' if arm_at_open else ''}{call} {place} hit {hit} {error} {how}"
@@ -178,6 +182,20 @@ def by_shim(root, chance):
           f"{refused_opens} openings refused; failed commits left the handle: {dict(kinds)}; no commit lost, none in the stream that was only called failed")
     for call, place in sorted(places):
         print(f"    {call:9} {place}")
+
+
+def unreachable_home(root):
+    """The disk under the home stays full while opening: given up after a while, with the reason, and nothing is there that would fence anybody."""
+    home = root.home_folder()
+    before = Worker(root, hooks=False)
+    before.open(uri("app", home, root.cache()))
+    before.sql("CREATE TABLE t(txn INTEGER, part INTEGER, sum INTEGER, body BLOB)")
+    run = Run(root, f"link|{home}/app/@log/*|1|ENOSPC|sticky", arm_at_open=True, home=home).go().end()
+    check(run.setup != "ok", "an opening that can write nothing must fail", run.story())
+    check("No space left on device" in run.setup, "the sentence of an opening that failed must name the reason", run.setup)
+    before.sql("INSERT INTO t VALUES(1, 0, 0, x'00')")  # the claim never landed: the owner before is still the owner
+    before.quit()
+    print(f"disk_faults: an opening on a full home is given up, and the owner before goes on: {run.setup}")
 
 
 def by_full_disk(root, which):
@@ -207,6 +225,7 @@ def test(root):
     chance = random.Random(start)
     by_full_disk(root, "cache")
     by_full_disk(root, "home")
+    unreachable_home(root)
     by_shim(root, chance)
 
 

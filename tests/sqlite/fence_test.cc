@@ -101,7 +101,9 @@ TEST_F(FenceTest, ALostAnswerIsFoundOutAndTheCommitIsThereOnce) {
 TEST_F(FenceTest, CommitTimeoutLeavesItUnresolvedAndOpeningTells) {
   const Sql db(uri("a", "&commit_timeout=300ms"));
   db.ok("CREATE TABLE t(x)");
-  world().set_hook([](const CallInfo& call) { return call.call == Call::append ? Trouble::lost_answer : call.call == Call::stat || call.call == Call::read ? Trouble::unavailable : Trouble::none; });
+  world().set_hook([](const CallInfo& call) {
+    return call.call == Call::append ? Trouble::lost_answer : call.call == Call::stat || call.call == Call::read ? Trouble::unavailable : Trouble::none;
+  });
   EXPECT_EQ(db.run("INSERT INTO t VALUES ('maybe')").code, SQLITE_AUTH);
   EXPECT_TRUE(has(told(), "may be in the stream")) << told();
   EXPECT_EQ(db.run("SELECT 1 FROM t").code, SQLITE_AUTH);

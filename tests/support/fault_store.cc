@@ -54,7 +54,8 @@ std::vector<std::string> Bucket::keys() const {
   return out;
 }
 
-void FaultStore::run(const std::function<void(const std::string&)>& hook, const std::string& key) {
+// A copy of the hook: it may replace itself while it runs.
+void FaultStore::run(std::function<void(const std::string&)> hook, const std::string& key) {
   if (!hook) return;
   {
     const std::lock_guard lock(mutex_);

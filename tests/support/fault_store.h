@@ -66,7 +66,7 @@ class FaultStore final : public home::ObjectStore {
 
  private:
   bool get_fails();
-  void run(const std::function<void(const std::string&)>& hook, const std::string& key);
+  void run(std::function<void(const std::string&)> hook, const std::string& key);
 
   std::shared_ptr<home::ObjectStore> place_;
   mutable std::mutex mutex_;

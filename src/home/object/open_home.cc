@@ -12,9 +12,6 @@
 namespace onepen::home {
 namespace {
 
-// A link(2) and a listing on them are one kernel's business, seen by every process of the machine at once.
-constexpr std::array<std::string_view, 14> kLocal{"ext2",     "ext3", "ext4",   "xfs",      "btrfs", "f2fs",  "zfs",
-                                                  "bcachefs", "jfs",  "nilfs2", "reiserfs", "tmpfs", "ramfs", "overlay"};
 constexpr std::array<std::string_view, 6> kLater{"s3", "az", "http", "https", "postgres", "postgresql"};
 
 tl::unexpected<Error> invalid(std::string message) { return tl::unexpected(Error{Outcome::invalid, std::move(message), {}}); }
@@ -124,7 +121,7 @@ Result<> judge_filesystem(std::string_view mountinfo, std::string_view real_path
   if (!mount)
     return invalid(
         fmt::format("Cannot tell which filesystem {} lies on (/proc/self/mountinfo does not say), so not whether it keeps two writers apart.", real_path));
-  if (std::find(kLocal.begin(), kLocal.end(), mount->type) != kLocal.end()) return {};
+  if (io::local_filesystem(mount->type)) return {};
   if ((mount->type == "nfs" || mount->type == "nfs4") && mount->has_option("lookupcache=none")) return {};
   if (mount->type == "nfs" || mount->type == "nfs4")
     return invalid(
