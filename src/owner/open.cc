@@ -168,6 +168,7 @@ class Opening {
       if (effects.claimed) return *effects.claimed;
       if (effects.request) {
         event = carry_out(stream_, *effects.request);
+        remember_trouble(event);
         continue;
       }
       ONEPEN_CHECK(effects.wake_at.has_value(), "a claim that is not decided waits for something");
@@ -186,12 +187,19 @@ class Opening {
 
   Error stopped() const { return Error{Outcome::unavailable, fmt::format("the open of '{}' was stopped", name_), {}}; }
 
+  // Why the home did not take the claim, in its own words: a full disk must be told as one.
+  void remember_trouble(const core::Event& event) {
+    if (const auto* claim = std::get_if<core::ClaimAnswered>(&event)) trouble_ = claim->answer ? "" : claim->answer.error().message;
+    if (const auto* stat = std::get_if<core::StatAnswered>(&event)) trouble_ = stat->answer ? "" : stat->answer.error().message;
+  }
+
   Error no_answer() const {
     const auto* claiming = std::get_if<core::Claiming>(&writer_.state());
     const bool unknown = claiming != nullptr && claiming->may_have_landed;
     return Error{unknown ? Outcome::unknown : Outcome::unavailable,
-                 fmt::format("the claim of '{}' got no answer within {} s: the home is out of reach. {}Open it again when it answers.", name_,
+                 fmt::format("the claim of '{}' did not succeed within {} s{}. {}Open it again when the home works.", name_,
                              std::chrono::duration_cast<std::chrono::seconds>(options_.open_within).count(),
+                             trouble_.empty() ? ": the home is out of reach" : "; the home's last answer: " + trouble_,
                              unknown ? "The claim may have landed; then the owner before it is refused from now on. " : "Nothing was claimed. "),
                  {}};
   }
@@ -230,6 +238,7 @@ class Opening {
   bool at_tail_ = false;
   std::uint64_t read_bytes_ = 0;
   std::optional<onepen::Owner> newer_;
+  std::string trouble_;  // the message of the home's last refusal while claiming
 };
 
 }  // namespace

@@ -97,8 +97,10 @@ TEST_F(OwnerTest, AHomeOutOfReachIsNotADeadOwner) {
 }
 
 TEST_F(OwnerTest, AnOpenWithoutAnswerGivesUp) {
-  a.home.set_hook([](const CallInfo&) { return Trouble::unavailable; });
-  EXPECT_EQ(a.open().error().outcome, Outcome::unavailable);
+  a.home.set_hook([](const CallInfo& info) { return info.call == Call::claim ? Trouble::unavailable : Trouble::none; });
+  const auto refused = a.open();
+  EXPECT_EQ(refused.error().outcome, Outcome::unavailable);
+  EXPECT_NE(refused.error().message.find("the home's last answer: "), std::string::npos) << refused.error().message;
   std::atomic<int> claims = 0;
   b.home.set_hook(
       [&](const CallInfo& info) { return info.call == Call::claim ? (claims++ == 0 ? Trouble::lost_request : Trouble::unavailable) : Trouble::none; });
