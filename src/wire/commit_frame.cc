@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/checksum.h"
@@ -16,6 +18,9 @@ namespace {
 constexpr std::string_view kMagic = "OPCP";
 constexpr std::uint16_t kFlagLast = 1;
 constexpr int kCompressionLevel = 1;  // measured in platform.md: higher levels cost a COMMIT more than they save
+// A small change is nearly all zeros: without entropy coding it packs in a quarter of the time, and 5 % larger (bench: 5.6 -> 1.5 us, 240 -> 251 bytes).
+constexpr int kQuickLevel = -1;
+constexpr std::size_t kSmallChangeShare = 8;  // at most this share of the page changed
 // A delta that still needs more than this share of the page was no good guess: the plain image is tried too.
 constexpr std::size_t kDeltaGoodShare = 2;
 
@@ -105,28 +110,56 @@ Result<Part> decode_part(ByteView payload) {
   return part;
 }
 
+namespace {
+
+// out = a XOR b, all of one length; how many bytes may differ, counted by the word. Byte by byte it was a third of the packing (bench).
+std::size_t xor_pages(ByteView a, ByteView b, std::span<std::byte> out) {
+  using Word = std::uint64_t;
+  std::size_t changed = 0, at = 0;
+  for (; at + sizeof(Word) <= out.size(); at += sizeof(Word)) {
+    Word x = 0, y = 0;
+    std::memcpy(&x, a.data() + at, sizeof x);
+    std::memcpy(&y, b.data() + at, sizeof y);
+    x ^= y;
+    std::memcpy(out.data() + at, &x, sizeof x);
+    changed += x != 0 ? sizeof(Word) : 0;
+  }
+  for (; at < out.size(); ++at) {
+    out[at] = a[at] ^ b[at];
+    if (out[at] != std::byte{0}) ++changed;
+  }
+  return changed;
+}
+
+}  // namespace
+
 struct PageCodec::Contexts {
   ZSTD_CCtx* compress = ZSTD_createCCtx();
+  ZSTD_CCtx* quick = ZSTD_createCCtx();
   ZSTD_DCtx* expand = ZSTD_createDCtx();
   Bytes delta, packed, second;
   ~Contexts() {
     ZSTD_freeCCtx(compress);
+    ZSTD_freeCCtx(quick);
     ZSTD_freeDCtx(expand);
   }
   // Compressed into `to`; empty when it does not get smaller than `limit`.
-  ByteView squeeze(ByteView from, Bytes& to, std::size_t limit) {
+  ByteView squeeze(ZSTD_CCtx* with, ByteView from, Bytes& to, std::size_t limit) {
     to.resize(limit);
-    const std::size_t size = ZSTD_compress2(compress, to.data(), limit, from.data(), from.size());
+    const std::size_t size = ZSTD_compress2(with, to.data(), limit, from.data(), from.size());
     if (ZSTD_isError(size) || size >= limit) return {};
     return ByteView(to).first(size);
   }
 };
 
 PageCodec::PageCodec() : contexts_(std::make_unique<Contexts>()) {
-  ONEPEN_CHECK(contexts_->compress != nullptr && contexts_->expand != nullptr, "no memory for the compressor");
-  ZSTD_CCtx_setParameter(contexts_->compress, ZSTD_c_compressionLevel, kCompressionLevel);
-  ZSTD_CCtx_setParameter(contexts_->compress, ZSTD_c_contentSizeFlag, 0);  // the page size is known: saves bytes in every page
-  ZSTD_CCtx_setParameter(contexts_->compress, ZSTD_c_checksumFlag, 0);     // the part has its own
+  const Contexts& c = *contexts_;
+  ONEPEN_CHECK(c.compress != nullptr && c.quick != nullptr && c.expand != nullptr, "no memory for the compressor");
+  for (const auto& [context, level] : {std::pair{c.compress, kCompressionLevel}, std::pair{c.quick, kQuickLevel}}) {
+    ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level);
+    ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, 0);  // the page size is known: saves bytes in every page
+    ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 0);     // the part has its own
+  }
 }
 PageCodec::~PageCodec() = default;
 
@@ -135,11 +168,11 @@ PageCodec::Packed PageCodec::pack(ByteView image, ByteView previous) {
   ByteView delta;
   if (previous.size() == image.size() && !image.empty()) {
     c.delta.resize(image.size());
-    std::transform(image.begin(), image.end(), previous.begin(), c.delta.begin(), [](std::byte a, std::byte b) { return a ^ b; });
-    delta = c.squeeze(c.delta, c.packed, image.size());
+    const bool small = xor_pages(image, previous, c.delta) <= image.size() / kSmallChangeShare;
+    delta = c.squeeze(small ? c.quick : c.compress, c.delta, c.packed, image.size());
     if (!delta.empty() && delta.size() <= image.size() / kDeltaGoodShare) return {PageEncoding::delta, delta};
   }
-  const ByteView plain = c.squeeze(image, c.second, delta.empty() ? image.size() : delta.size());
+  const ByteView plain = c.squeeze(c.compress, image, c.second, delta.empty() ? image.size() : delta.size());
   if (!plain.empty()) return {PageEncoding::zstd, plain};
   if (!delta.empty()) return {PageEncoding::delta, delta};
   return {PageEncoding::raw, image};
@@ -155,7 +188,7 @@ Result<> PageCodec::unpack(const PageEntry& entry, ByteView previous, std::span<
   if (ZSTD_isError(size) || size != out.size()) return damaged(fmt::format("page {} does not expand to {} bytes", entry.number, out.size()));
   if (entry.encoding == PageEncoding::delta) {
     if (previous.size() != out.size()) return damaged(fmt::format("page {} is a delta to an image that is not there", entry.number));
-    std::transform(out.begin(), out.end(), previous.begin(), out.begin(), [](std::byte a, std::byte b) { return a ^ b; });
+    xor_pages(out, previous, out);
   }
   return {};
 }
