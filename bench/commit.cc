@@ -226,7 +226,8 @@ int main(int argc, char** argv) {
   DiskSync sync(scratch / "sync");
   RawCreate raw(scratch / "raw");
   const auto store = home::make_file_store(*runtime, *disk, scratch / "store");
-  BareOwner bare(*runtime, *disk, scratch / "bare", object_bytes > 250 ? object_bytes - 200 : object_bytes);  // an object of one append has about 200 bytes around it
+  BareOwner bare(*runtime, *disk, scratch / "bare",
+                 object_bytes > 250 ? object_bytes - 200 : object_bytes);  // an object of one append has about 200 bytes around it
   PlainSqlite full(scratch / "full.db", "PRAGMA synchronous=FULL"), normal(scratch / "normal.db", "PRAGMA synchronous=NORMAL");
 
   std::uint64_t puts = 0;
@@ -253,12 +254,8 @@ int main(int argc, char** argv) {
   for (std::int64_t round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < peers.size(); ++i) run_round(peers[round % 2 == 0 ? i : peers.size() - 1 - i], operations);
   }
-  Json json{{"benchmark", "commit"},
-            {"machine", machine()},
-            {"load_before", load_before},
-            {"load_after", load_average()},
-            {"row_bytes", kRowBytes},
-            {"object_bytes", object_bytes}};
+  Json json{{"benchmark", "commit"},        {"machine", machine()},   {"load_before", load_before},
+            {"load_after", load_average()}, {"row_bytes", kRowBytes}, {"object_bytes", object_bytes}};
   const auto find = [&](std::string_view name) -> const Samples* {
     for (const Peer& peer : peers)
       if (peer.name == name) return &peer.samples;

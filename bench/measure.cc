@@ -115,9 +115,7 @@ Usage usage_of_process() {
   const auto us = [](const timeval& t) { return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_usec); };
   return {us(now.ru_utime), us(now.ru_stime), now.ru_nvcsw, now.ru_nivcsw};
 }
-Usage operator-(const Usage& a, const Usage& b) {
-  return {a.user_us - b.user_us, a.system_us - b.system_us, a.waits - b.waits, a.preempted - b.preempted};
-}
+Usage operator-(const Usage& a, const Usage& b) { return {a.user_us - b.user_us, a.system_us - b.system_us, a.waits - b.waits, a.preempted - b.preempted}; }
 
 std::string load_average() {
   double load[3] = {0, 0, 0};
