@@ -84,28 +84,33 @@ class Opening {
   Result<> warm_up(Offset tail) {
     for (unsigned pass = 0; pass < kMaxWarmPasses; ++pass) {
       bool near = false;
-      while (!near && fold_.position() < tail) {
+      while (!near && reached() < tail) {
         auto read = read_on("warm");
         if (!read) return tl::unexpected(read.error());
         near = *read;
       }
       if (near || pass + 1 == kMaxWarmPasses) return {};
-      if (pass == 0 && fold_.position() == tail) return {};  // it was warm already
+      if (pass == 0 && reached() == tail) return {};  // it was warm already
       const auto stat = ask_([&] { return stream_.stat(); });
       if (!stat) return tl::unexpected(error_of(stat.error()));
-      if (fold_.position() >= stat->tail) return {};
+      if (reached() >= stat->tail) return {};
       tail = stat->tail;
     }
     return {};
   }
 
+  // Behind the last record that the fold was given. Its own position stays before the first part of an unfinished commit, which may be larger than any
+  // read; reading from there would never see the last part.
+  Offset reached() const { return std::max(cursor_, fold_.position()); }
+
   // Folds the next run of records. True: at the tail, or within one batch of it.
   Result<bool> read_on(std::string_view step) {
-    auto read = ask_([&] { return stream_.read(fold_.position(), kReadLimit); });
+    auto read = ask_([&] { return stream_.read(reached(), kReadLimit); });
     if (!read && read.error().outcome == Outcome::gone && !started_over_) {
       started_over_ = true;  // trimmed, or another history: the fold's position is none of this stream any more
+      cursor_ = {};
       if (auto again = fold_.start_over(); !again) return tl::unexpected(again.error());
-      read = ask_([&] { return stream_.read(fold_.position(), kReadLimit); });
+      read = ask_([&] { return stream_.read(reached(), kReadLimit); });
     }
     if (!read) return tl::unexpected(error_of(read.error()));
     std::uint64_t bytes = 0;
@@ -115,6 +120,7 @@ class Opening {
       else if (record.kind == core::RecordKind::claim && own_seen_) newer_ = core::owner_of(record);
       if (newer_) return true;  // nothing after it concerns us
       if (auto applied = fold_.apply(record); !applied) return tl::unexpected(applied.error());
+      cursor_ = record.next;
     }
     read_bytes_ += bytes;
     if (options_.progress) options_.progress({step, read_bytes_, 0});
@@ -233,6 +239,7 @@ class Opening {
   Persistence ask_;
   const std::string name_;
   core::Writer writer_;
+  Offset cursor_;  // see reached()
   bool started_over_ = false;
   bool own_seen_ = false;
   bool at_tail_ = false;

@@ -107,6 +107,34 @@ TEST_F(OwnerTest, AnOpenWithoutAnswerGivesUp) {
   EXPECT_EQ(b.open().error().outcome, Outcome::unknown);
 }
 
+// The copy of a database holds its position before the first part of an unfinished commit; one of many parts is larger than a read.
+class FoldOfWholeCommits : public ListFold {
+ public:
+  Offset position() const override { return whole_; }
+  Result<> apply(const core::Record& record) override {
+    const auto applied = ListFold::apply(record);
+    if (record.kind != core::RecordKind::data || as_text(record.payload).ends_with("last")) whole_ = record.next;
+    return applied;
+  }
+
+ private:
+  Offset whole_;
+};
+
+TEST_F(OwnerTest, ACommitLargerThanOneReadIsFoldedOnce) {
+  auto owner = b.must_open();
+  const std::string part(1u << 20, 'p');
+  constexpr std::size_t kParts = 20;
+  for (std::size_t i = 0; i < kParts; ++i) ASSERT_EQ(commit(*owner, i + 1 == kParts ? part + "last" : part).kind, Kind::acknowledged);
+  FoldOfWholeCommits fold;
+  std::atomic<int> reads = 0;
+  a.home.set_hook([&](const CallInfo& info) { return info.call == Call::read && ++reads > 1000 ? Trouble::unavailable : Trouble::none; });
+  const auto opened = Owner::open(runtime, a.home.stream(app), a.claims, fold, a.options);
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_EQ(fold.data().size(), kParts) << "each record once";
+  EXPECT_LT(reads, 20);
+}
+
 TEST_F(OwnerTest, NotFoundWhenItMayNotBeMade) {
   a.options.create = false;
   EXPECT_EQ(a.open().error().outcome, Outcome::not_found);
