@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -160,7 +161,7 @@ class CaptureTest : public ::testing::Test {
   World& world() { return World::get(); }
   std::string uri(const std::string& process = "a", const std::string& more = "") { return world().uri("app", process, more); }
 
-  // What is here is what the stream says: same page sum, and every table the same rows.
+  // What is here is what the stream says: same page sum, and the same `.dump` by the sqlite3 shell.
   void expect_rebuilds(const Sql& db, const std::string& name = "app") {
     const std::string path = world().folder() + "/rebuilt-" + std::to_string(++rebuilt_);
     sqlite::OpenDatabase* open = nullptr;
@@ -173,6 +174,18 @@ class CaptureTest : public ::testing::Test {
     const Sql plain(path);
     EXPECT_EQ(plain.ok("PRAGMA integrity_check"), "ok");
     EXPECT_EQ(contents(db), contents(plain));
+    const std::string dumped = dump(db.ok("SELECT file FROM pragma_database_list WHERE name = 'main'"));
+    EXPECT_NE(dumped.find("COMMIT;"), std::string::npos) << "the dump is whole";
+    EXPECT_TRUE(dumped == dump(path)) << "the dumps differ";
+  }
+  static std::string dump(const std::string& path) {
+    std::string out;
+    std::FILE* shell = ::popen(("sqlite3 -readonly '" + path + "' .dump").c_str(), "re");
+    if (shell == nullptr) return out;
+    std::vector<char> buffer(1 << 16);
+    while (const std::size_t n = std::fread(buffer.data(), 1, buffer.size(), shell)) out.append(buffer.data(), n);
+    EXPECT_EQ(::pclose(shell), 0) << path;
+    return out;
   }
   static std::vector<std::vector<std::string>> contents(const Sql& db) {
     auto all = db.run("SELECT type, name, sql FROM sqlite_schema ORDER BY 1, 2").rows;
