@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -53,9 +53,9 @@ std::vector<std::string> words(const std::string& text, std::size_t limit) {  //
   return out;
 }
 
-// What the demo knows of every transaction: begun (COMMIT was called) and acknowledged (COMMIT returned success).
+// What the demo knows of every transaction: begun (COMMIT was called), acknowledged (COMMIT returned success), refused (COMMIT said no).
 struct Ledger {
-  std::set<long long> begun, acknowledged;
+  std::set<long long> begun, acknowledged, refused;
   long long next = 1;
 };
 
@@ -110,11 +110,13 @@ class Machine {  // one process with a cache root of its own, as if on a machine
 
  private:
   void note(const std::vector<std::string>& said) {
-    if (said[0] == "begin") ledger_.begun.insert(std::stoll(said[1]));
-    if (said[0] == "ack") ledger_.acknowledged.insert(std::stoll(said[1]));
+    if (said[0] == "begin") ledger_.begun.insert(committing_ = std::stoll(said[1]));
+    if (said[0] == "ack") ledger_.acknowledged.insert(std::exchange(committing_, 0));
+    if (said[0] == "refused" && committing_ != 0) ledger_.refused.insert(std::exchange(committing_, 0));
   }
   std::string who_;
   Ledger& ledger_;
+  long long committing_ = 0;  // COMMIT was called and has not answered; 0: none
   std::optional<ChildProcess> child_{};
 };
 
@@ -220,7 +222,7 @@ class Demo {
                          std::filesystem::path(options_.data_file).filename().string(), sum_));
   }
 
-  // Every transaction whose COMMIT returned success is there (its id is the primary key, so exactly once); nothing is there that nobody committed.
+  // Every transaction whose COMMIT returned success is there (its id is the primary key, so exactly once); none that was refused; nothing from nowhere.
   void every_commit(Machine& machine) {
     const auto said = machine.ask("ids", 2);
     std::set<long long> there;
@@ -228,11 +230,16 @@ class Demo {
     for (std::string id; std::getline(in, id, ',');) there.insert(std::stoll(id));
     for (long long id : ledger_.acknowledged) require(there.contains(id), fmt::format("acknowledged transaction {} is lost", id));
     for (long long id : there) require(ledger_.begun.contains(id), fmt::format("transaction {} appeared from nowhere", id));
-    std::vector<long long> unanswered;
-    std::set_difference(ledger_.begun.begin(), ledger_.begun.end(), ledger_.acknowledged.begin(), ledger_.acknowledged.end(), std::back_inserter(unanswered));
-    const auto landed = std::count_if(unanswered.begin(), unanswered.end(), [&](long long id) { return there.contains(id); });
-    verified(fmt::format("{} sees all {} acknowledged transactions; of the {} without an answer {} {} there whole, the others not at all", machine.who(),
-                         ledger_.acknowledged.size(), unanswered.size(), landed, landed == 1 ? "is" : "are"));
+    for (long long id : ledger_.refused) require(!there.contains(id), fmt::format("refused transaction {} is in the stream", id));
+    verified(fmt::format("{} sees all {} acknowledged transactions, each once, and none of the {} refused", machine.who(), ledger_.acknowledged.size(),
+                         ledger_.refused.size()));
+    std::size_t silent = 0, landed = 0;
+    for (long long id : ledger_.begun) {
+      if (ledger_.acknowledged.contains(id) || ledger_.refused.contains(id)) continue;
+      ++silent;
+      if (there.contains(id)) ++landed;
+    }
+    if (silent > 0) verified(fmt::format("{} had no answer when its process was killed: {} there whole, {} not there at all", silent, landed, silent - landed));
   }
 
   void command(std::vector<std::string> arguments) {
