@@ -56,17 +56,20 @@ class Homes {
   std::map<std::string, std::shared_ptr<onepen::core::Home>> homes_;
 };
 
-// Made once, for as long as the process lives (registry.h says why).
+// Made for as long as the process lives (registry.h says why): once, and once more in each child after fork() that opens a database.
+const onepen::sqlite::Environment& make_environment() {
+  auto* made = new onepen::sqlite::Environment;
+  made->runtime = onepen::io::make_system_runtime().release();
+  made->disk = onepen::io::make_posix_disk().release();
+  made->log = onepen::sqlite::host_log();
+  made->open_home = [made, homes = std::make_shared<Homes>()](const std::string& url) { return homes->open(*made, url); };
+  made->after_fork = [] { return make_environment(); };
+  return *made;
+}
+
 const onepen::sqlite::Environment& process_environment() {
-  static const auto* const environment = [] {
-    auto* made = new onepen::sqlite::Environment;
-    made->runtime = onepen::io::make_system_runtime().release();
-    made->disk = onepen::io::make_posix_disk().release();
-    made->log = onepen::sqlite::host_log();
-    made->open_home = [made, homes = std::make_shared<Homes>()](const std::string& url) { return homes->open(*made, url); };
-    return made;
-  }();
-  return *environment;
+  static const auto& environment = make_environment();
+  return environment;
 }
 
 int each_connection(sqlite3* connection, char**, const sqlite3_api_routines*) { return onepen::sqlite::register_functions(connection); }

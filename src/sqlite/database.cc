@@ -45,6 +45,12 @@ struct Process {
       if (found == homes.end()) return tl::unexpected(Error{Outcome::invalid, fmt::format("No Home was opened for '{}'.", url), {}});
       return std::make_unique<PortHome>(found->second);
     };
+    environment.after_fork = [this] {  // a child opens its Homes anew as well: theirs is what their port holds
+      sqlite::Environment child = environment;
+      child.runtime = io::make_system_runtime().release();
+      child.disk = io::make_posix_disk().release();
+      return child;
+    };
   }
 };
 

@@ -14,7 +14,7 @@ void answer_text(sqlite3_context* context, const std::string& text) { sqlite3_re
 
 void answer_error(sqlite3_context* context, int code, const std::string& sentence) {
   refuse_with(code, sentence);
-  sqlite3_result_error(context, sentence.c_str(), -1);
+  sqlite3_result_error(context, last_refusal().c_str(), -1);
   sqlite3_result_error_code(context, code);
 }
 

@@ -16,6 +16,11 @@ int refuse_with(int code, std::string sentence);
 // The last refusal on this thread; empty when there was none.
 const std::string& last_refusal();
 
+// Of a connection that was opened before fork(), in the child.
+std::string forked_sentence();
+// Text for people and for hosts that take nothing but UTF-8 (Python, JSON): each byte that is none becomes U+FFFD. Names and paths hold any bytes.
+std::string as_utf8(std::string_view text);
+
 // Everything the rooms below say, for operators: standard error with ONEPEN_LOG=stderr, else nothing.
 Log host_log();
 

@@ -135,6 +135,13 @@ Result<> OpenDatabase::first_commit() {
 void OpenDatabase::stop() {
   if (stopped_) return;
   stopped_ = true;
+  if (forked()) {  // the parent's: its threads are not here to be joined, its state file and lock are not ours to touch
+    static_cast<void>(capture_.release());
+    static_cast<void>(owner_.release());
+    static_cast<void>(copy_.release());
+    static_cast<void>(home_.release());
+    return;
+  }
   if (owner_) {
     if (const auto done = owner_->stop(environment_.runtime->now() + kCloseFlush); !done) refuse(done.error().message);
   }
@@ -146,6 +153,7 @@ void OpenDatabase::stop() {
 }
 
 Result<Offset> OpenDatabase::confirm(std::chrono::nanoseconds limit) {
+  if (forked()) return tl::unexpected(Error{Outcome::epoch_closed, forked_sentence(), {}});
   if (const auto reset = current_reset()) return tl::unexpected(Error{Outcome::epoch_closed, reset->message, reset->current});
   if (!owner_)
     return tl::unexpected(
@@ -200,6 +208,12 @@ void OpenDatabase::note_committed() {
 DatabaseStatus OpenDatabase::status() const {
   DatabaseStatus status;
   status.name = settings_.name->text();
+  if (forked()) {
+    status.home_url = settings_.home_url;
+    status.follower = follower_;
+    status.reset = Reset{ResetKind::diverged, forked_sentence(), Epoch{}};
+    return status;
+  }
   status.home_url = settings_.home_url;
   status.copy_path = copy_->db_path();
   status.follower = follower_;

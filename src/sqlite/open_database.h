@@ -7,6 +7,9 @@
 // The place where a reset is remembered: every connection asks reset_flag() before it begins a transaction.
 // Thread-safety: acquire, start and stop run on one thread at a time (the registry sees to it); the rest from any thread.
 #pragma once
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <memory>
 
@@ -23,6 +26,8 @@ struct Environment {
   io::Disk* disk = nullptr;
   Log log{};
   std::function<Result<std::unique_ptr<core::Home>>(const std::string& url)> open_home;
+  // The same anew, for a child after fork(): nothing in it that a thread of the parent may have held. Empty: children cannot open.
+  std::function<Environment()> after_fork{};
 };
 
 // For onepen_status() and the C++ API. A value.
@@ -55,6 +60,8 @@ class OpenDatabase final : public ResetSink {
 
   // reads=confirmed, onepen_synced(): still the owner, and everything committed so far is in the stream.
   Result<Offset> confirm(std::chrono::nanoseconds limit);
+  // In a child after fork(): it has the memory of the process that opened, but not its threads, and perhaps its locked mutexes. Nothing works there but close.
+  bool forked() const { return ::getpid() != opened_by_; }
   bool reset_flag() const { return reset_flag_.load(std::memory_order_acquire); }
   bool poisoned() const { return poisoned_.load(std::memory_order_acquire); }
   // ResetSink. The first reset wins.
@@ -65,7 +72,7 @@ class OpenDatabase final : public ResetSink {
   void freeze() override { poisoned_.store(true, std::memory_order_release); }
   void on_reset(std::function<void(const Reset&)> listener);
 
-  DatabaseStatus status() const;
+  DatabaseStatus status() const;  // in a child after fork(): role reset, and the sentence
   void note_committed();  // under the write lock, after a commit: for status()
 
  private:
@@ -80,6 +87,7 @@ class OpenDatabase final : public ResetSink {
   std::unique_ptr<owner::Owner> owner_;
   std::unique_ptr<Capture> capture_;
   CaptureWatch watch_;
+  const pid_t opened_by_ = ::getpid();
   bool follower_ = false, stopped_ = false;
   std::atomic<bool> reset_flag_{false}, poisoned_{false};
   mutable Mutex mutex_;

@@ -1,10 +1,27 @@
 #include "sqlite/registry.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 namespace onepen::sqlite {
+namespace {
+
+// Between xFullPathname and xOpen, which SQLite calls on one thread, one after the other: what the name was found to be.
+struct Promise {
+  const Registry* registry = nullptr;
+  std::string path;
+  std::optional<OpenSettings> settings;  // none: by the copy's own path
+};
+Promise& thread_promise() {
+  thread_local Promise promise;
+  return promise;
+}
+
+}  // namespace
 
 Registry::Registry(Environment environment) : environment_(std::move(environment)), pid_(::getpid()) {}
 
@@ -35,32 +52,60 @@ std::shared_ptr<OpenDatabase> Registry::find(const OpenSettings& settings) {
 Result<std::string> Registry::path_for(const OpenSettings& settings) {
   const auto gate_ = gate(settings.home_url + '\n' + settings.name->text());
   const std::lock_guard opening(*gate_);
-  if (const auto found = find(settings)) return found->path();
+  if (const auto found = find(settings)) {
+    thread_promise() = {this, found->path(), settings};
+    return found->path();
+  }
   auto acquired = OpenDatabase::acquire(environment_, settings);
   if (!acquired) return tl::unexpected(acquired.error());
   std::shared_ptr<OpenDatabase> database = std::move(*acquired);
   const std::lock_guard lock(mutex_);
   entries_.push_back({database, 0});
+  thread_promise() = {this, database->path(), settings};
   return database->path();
 }
+
+void Registry::promise(const std::string& path) { thread_promise() = {this, path, std::nullopt}; }
+
+bool Registry::promised(const std::string& path) const { return thread_promise().registry == this && thread_promise().path == path; }
 
 bool Registry::ours(const std::string& path) {
   const std::lock_guard lock(mutex_);
   return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.database->path() == path; });
 }
 
-Registry::Attached Registry::attach(const std::string& path, bool read_only, bool create) {
-  std::shared_ptr<OpenDatabase> database;
-  {
-    const std::lock_guard lock(mutex_);
-    for (Entry& entry : entries_) {
-      if (entry.database->path() != path) continue;
-      database = entry.database;
-      ++entry.connections;
-      break;
-    }
+// One more connection to the open database at `path`.
+std::shared_ptr<OpenDatabase> Registry::take(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  for (Entry& entry : entries_) {
+    if (entry.database->path() != path) continue;
+    ++entry.connections;
+    return entry.database;
   }
-  if (!database) return {};
+  return nullptr;
+}
+
+// The last connection closed between the name's look-up and this open: the name is looked up again. SQLite has the path already, so it must be the same copy.
+Registry::Attached Registry::attach_again(const std::string& path, bool read_only, bool create) {
+  const std::optional<OpenSettings> settings = std::exchange(thread_promise().settings, std::nullopt);
+  thread_promise() = {};
+  const auto closed = [&](std::string_view what) {
+    return Attached{nullptr, Error{Outcome::unavailable,
+                                   fmt::format("The database of {} was closed by another thread while it was being opened{}. Open it again.", path, what),
+                                   {}}};
+  };
+  if (!settings) return closed("");
+  const auto found = path_for(*settings);
+  if (!found) return {nullptr, found.error()};
+  thread_promise() = {};
+  if (*found == path) return attach(path, read_only, create);
+  if (auto other = take(*found)) detach(other);  // another process took the copy meanwhile: what path_for acquired instead is let go
+  return closed(", and its local copy was taken by another process");
+}
+
+Registry::Attached Registry::attach(const std::string& path, bool read_only, bool create) {
+  std::shared_ptr<OpenDatabase> database = take(path);
+  if (!database) return promised(path) ? attach_again(path, read_only, create) : Attached{};
   std::optional<Error> error;
   {
     const auto gate_ = gate(database->settings().home_url + '\n' + database->settings().name->text());
@@ -89,16 +134,6 @@ void Registry::detach(const std::shared_ptr<OpenDatabase>& database) {
     entries_.erase(entry);
   }
   database->stop();
-}
-
-void Registry::set_default_home(std::string url) {
-  const std::lock_guard lock(mutex_);
-  default_home_ = std::move(url);
-}
-
-std::string Registry::default_home() {
-  const std::lock_guard lock(mutex_);
-  return default_home_;
 }
 
 }  // namespace onepen::sqlite

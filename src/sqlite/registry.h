@@ -31,9 +31,11 @@ class Registry {
   Attached attach(const std::string& path, bool read_only, bool create);
   void detach(const std::shared_ptr<OpenDatabase>& database);
   bool ours(const std::string& path);
+  // This thread was told `path` by path_for, or connects to it by that path, and will open it next: it stays ours until then, although the last connection
+  // of another thread may close meanwhile. A path of ours that is forgotten in between would be opened as a plain file, uncaptured.
+  void promise(const std::string& path);
+  bool promised(const std::string& path) const;
 
-  void set_default_home(std::string url);
-  std::string default_home();
   // A forked child has the memory but not the threads of the process that opened.
   bool forked() const;
   const Environment& environment() const { return environment_; }
@@ -45,13 +47,14 @@ class Registry {
   };
   std::shared_ptr<std::mutex> gate(const std::string& key);
   std::shared_ptr<OpenDatabase> find(const OpenSettings& settings);
+  std::shared_ptr<OpenDatabase> take(const std::string& path);
+  Attached attach_again(const std::string& path, bool read_only, bool create);
 
   const Environment environment_;
   const pid_t pid_;
   std::mutex mutex_;  // guards what follows; never held while something is opened
   std::vector<Entry> entries_;
   std::map<std::string, std::shared_ptr<std::mutex>> gates_;  // held while a database is opened; a host's real threads wait here (the simulator has no SQLite)
-  std::string default_home_;
 };
 
 }  // namespace onepen::sqlite

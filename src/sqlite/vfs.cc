@@ -1,5 +1,7 @@
 #include "sqlite/vfs.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -14,6 +16,7 @@ struct Process {
   sqlite3_vfs* root = nullptr;
   sqlite3_vfs vfs{};
   Registry* registry = nullptr;
+  std::string default_home;  // onepen_use()
   std::mutex mutex;
   std::vector<MainFile*> files;
 };
@@ -57,7 +60,12 @@ Result<OpenSettings> settings_of(const char* name) {
     if (value == nullptr) return std::nullopt;
     return std::string(value);
   };
-  return read_settings(name, parameter, keys, process_registry()->default_home());
+  std::string default_home;
+  {
+    const std::lock_guard lock(process().mutex);
+    default_home = process().default_home;
+  }
+  return read_settings(name, parameter, keys, default_home);
 }
 
 int full_pathname(const char* name, int size, char* out) {
@@ -66,6 +74,7 @@ int full_pathname(const char* name, int size, char* out) {
   if (registry.forked()) return refuse_with(SQLITE_CANTOPEN, forked_sentence());
   if (registry.ours(name)) {  // the copy of a database that is open: another connection to just that (database.cc)
     if (std::strlen(name) >= static_cast<std::size_t>(size)) return SQLITE_CANTOPEN;
+    registry.promise(name);
     std::memcpy(out, name, std::strlen(name) + 1);
     return SQLITE_OK;
   }
@@ -116,7 +125,7 @@ int open_file(const char* name, sqlite3_file* file, int flags, int* out_flags) {
   file->pMethods = nullptr;
   if (name == nullptr) return root()->xOpen(root(), name, file, flags, out_flags);
   if ((flags & SQLITE_OPEN_MAIN_DB) != 0) {
-    if (!process_registry()->ours(name)) return root()->xOpen(root(), name, file, flags, out_flags);
+    if (!process_registry()->ours(name) && !process_registry()->promised(name)) return root()->xOpen(root(), name, file, flags, out_flags);
     if (process_registry()->forked()) return refuse_with(SQLITE_CANTOPEN, forked_sentence());
     return open_main(name, file, flags, out_flags);
   }
@@ -175,17 +184,26 @@ int register_vfs(const Environment& environment) {
     if (p.root == nullptr) return SQLITE_ERROR;
     fill(p.vfs);
     p.registry = new Registry(environment);
+    // A fork() by another thread must not leave our mutex locked in the child for ever. (Never unloaded, so never unregistered.)
+    ::pthread_atfork([] { process().mutex.lock(); }, [] { process().mutex.unlock(); }, [] { process().mutex.unlock(); });
   }
   return sqlite3_vfs_register(&p.vfs, 0);
 }
 
+// A child after fork() gets one of its own, so that "open it after fork(), in the child" can be followed: hosts that load the extension, fork workers and open
+// in each of them are usual. The parent's stays with the connections that were open: they are refused for good (MainFile holds the registry it was made by).
 Registry* process_registry() {
-  const std::lock_guard lock(process().mutex);
-  return process().registry;
+  Process& p = process();
+  const std::lock_guard lock(p.mutex);
+  if (p.registry != nullptr && p.registry->forked() && p.registry->environment().after_fork) p.registry = new Registry(p.registry->environment().after_fork());
+  return p.registry;
 }
 
 int use_home(std::string url) {
-  process_registry()->set_default_home(std::move(url));
+  {
+    const std::lock_guard lock(process().mutex);
+    process().default_home = std::move(url);
+  }
   return sqlite3_vfs_register(&process().vfs, 1);
 }
 

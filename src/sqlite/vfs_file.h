@@ -100,7 +100,6 @@ class WalFile : public sqlite3_file {
 // SQLite reads pMethods at the object's beginning: no vtable may stand there.
 static_assert(!std::is_polymorphic_v<MainFile> && !std::is_polymorphic_v<WalFile>);
 
-std::string forked_sentence();
 void forget_main_file(MainFile* file);  // vfs.h
 
 }  // namespace onepen::sqlite

@@ -29,10 +29,6 @@ bool covers(int offset, int n, int slot) { return offset <= slot && slot < offse
 
 }  // namespace
 
-std::string forked_sentence() {
-  return "This process was made by fork() from the one that opened the database; an owner cannot be shared. Open the database after fork(), in the child.";
-}
-
 MainFile::MainFile(sqlite3_file* real, const char* name, Registry& registry, std::shared_ptr<OpenDatabase> database)
     : sqlite3_file{&kMethods}, real_(real), name_(name), registry_(registry), database_(std::move(database)) {}
 

@@ -146,5 +146,71 @@ TEST_F(CaptureTest, AWrongParameterIsRefusedWithTheKnownOnes) {
   EXPECT_NE(sqlite::last_refusal().find("x"), std::string::npos);
 }
 
+// The two steps in which SQLite opens a database, with time in between for another thread's last connection to close.
+struct TwoSteps {
+  sqlite3_vfs* vfs = sqlite3_vfs_find("onepen");
+  std::vector<char> path;
+  sqlite3_filename full = nullptr;
+  sqlite3_file* file = nullptr;
+  bool opened = false;
+
+  int look_up(const std::string& name, const std::string& cache_root) {
+    path.resize(static_cast<std::size_t>(vfs->mxPathname) + 1);
+    const char* parameters[] = {"vfs", "onepen", "home", "memory:", "cache_root", cache_root.c_str()};
+    sqlite3_filename given = sqlite3_create_filename(name.c_str(), "", "", 3, parameters);
+    const int rc = vfs->xFullPathname(vfs, given, static_cast<int>(path.size()), path.data());
+    sqlite3_free_filename(given);
+    return rc;
+  }
+  int open() {
+    full = sqlite3_create_filename(path.data(), "", "", 0, nullptr);
+    file = static_cast<sqlite3_file*>(sqlite3_malloc(vfs->szOsFile));
+    int flags = 0;
+    const int rc = vfs->xOpen(vfs, full, file, SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &flags);
+    opened = rc == SQLITE_OK;
+    return rc;
+  }
+  ~TwoSteps() {
+    if (opened) file->pMethods->xClose(file);
+    sqlite3_free(file);
+    if (full != nullptr) sqlite3_free_filename(full);
+  }
+};
+
+// Opened as a plain file, the copy would take writes that no stream ever sees, and tell the application that they are committed.
+TEST_F(CaptureTest, AnOpenThatRacesWithTheLastCloseIsNeverAPlainFile) {
+  auto last = std::make_unique<Sql>(uri());
+  last->ok("CREATE TABLE t(x)");
+  TwoSteps racing;
+  ASSERT_EQ(racing.look_up("app", world().folder() + "/a"), SQLITE_OK);
+  last.reset();
+  ASSERT_EQ(racing.open(), SQLITE_OK) << sqlite::last_refusal();
+  sqlite::OpenDatabase* database = nullptr;
+  EXPECT_EQ(racing.file->pMethods->xFileControl(racing.file, sqlite::kDatabaseOp, &database), SQLITE_OK);
+  ASSERT_NE(database, nullptr);
+  EXPECT_EQ(database->status().owner.token.epoch, Epoch{2});
+}
+
+TEST_F(CaptureTest, AnOpenByTheCopysPathThatRacesWithTheLastCloseIsRefused) {
+  auto last = std::make_unique<Sql>(uri());
+  last->ok("CREATE TABLE t(x)");
+  TwoSteps by_name, by_path;
+  ASSERT_EQ(by_name.look_up("app", world().folder() + "/a"), SQLITE_OK);
+  ASSERT_EQ(by_path.look_up(by_name.path.data(), world().folder() + "/a"), SQLITE_OK);
+  EXPECT_STREQ(by_path.path.data(), by_name.path.data());
+  last.reset();
+  EXPECT_EQ(by_path.open(), SQLITE_CANTOPEN);
+  EXPECT_NE(sqlite::last_refusal().find("closed by another thread"), std::string::npos) << sqlite::last_refusal();
+}
+
+TEST_F(CaptureTest, SentencesAreUtf8WhateverIsNamed) {
+  Sql bad;
+  EXPECT_NE(bad.open("file:%c3%28%ff?vfs=onepen&home=memory:&cache_root=" + world().folder() + "/a"), SQLITE_OK);
+  EXPECT_EQ(sqlite::last_refusal().rfind("'\xEF\xBF\xBD(\xEF\xBF\xBD' is not a database name", 0), 0u) << sqlite::last_refusal();
+  EXPECT_EQ(sqlite::as_utf8("a\xC3\xA9\xE6\x97\xA5\xF0\x9F\x96\x8A"), "a\xC3\xA9\xE6\x97\xA5\xF0\x9F\x96\x8A");
+  EXPECT_EQ(sqlite::as_utf8("\xED\xA0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");  // a surrogate
+  EXPECT_EQ(sqlite::as_utf8("\xE6\x97"), "\xEF\xBF\xBD\xEF\xBF\xBD");                       // cut short
+}
+
 }  // namespace
 }  // namespace onepen::testing
