@@ -7,6 +7,7 @@
 //            hash every page       the log   missing   synced        PUT, mark claim                        goes before it
 //
 // "requests": what the home asked the place for in that part. The proof that the place can fence (once a process) is inside `claim` and not counted.
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -130,12 +131,11 @@ class Process {
  public:
   explicit Process(const Work& work) {
     int in[2], out[2];
-    if (::pipe(in) != 0 || ::pipe(out) != 0) give_up("no pipes");
+    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) give_up("no pipes");  // else the next process would hold this one's open
     pid_ = ::fork();
     if (pid_ == 0) {
       ::dup2(in[0], STDIN_FILENO);
       ::dup2(out[1], STDOUT_FILENO);
-      for (const int fd : {in[0], in[1], out[0], out[1]}) ::close(fd);
       const std::string commits = std::to_string(work.commits), row = std::to_string(work.row_bytes), lag = std::to_string(work.lag);
       ::execl("/proc/self/exe", "takeover", "--role", work.role.c_str(), "--home", work.home.c_str(), "--cache", work.cache.c_str(), "--commits",
               commits.c_str(), "--row_bytes", row.c_str(), "--lag", lag.c_str(), nullptr);
