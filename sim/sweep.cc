@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <tuple>
 
 #include "base/check.h"
 
@@ -148,7 +149,8 @@ SweepResult sweep(const SweepOptions& options) {
     }
   }
   ::munmap(shared, bytes);
-  std::stable_sort(result.failures.begin(), result.failures.end(), [](const Failure& a, const Failure& b) { return a.seed < b.seed; });
+  std::sort(result.failures.begin(), result.failures.end(),
+            [](const Failure& a, const Failure& b) { return std::tie(a.seed, a.text) < std::tie(b.seed, b.text); });
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return result;
 }

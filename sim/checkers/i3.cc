@@ -47,8 +47,8 @@ void check_i3(const Evidence& e) {
   }
   std::map<std::uint64_t, std::size_t> last;  // session → index of its last append in the stream
   std::vector<Submitted> in_order = e.history.submitted;
-  std::stable_sort(in_order.begin(), in_order.end(),
-                   [](const Submitted& a, const Submitted& b) { return std::pair(a.session, a.ticket) < std::pair(b.session, b.ticket); });
+  std::sort(in_order.begin(), in_order.end(),
+            [](const Submitted& a, const Submitted& b) { return std::pair(a.session, a.ticket) < std::pair(b.session, b.ticket); });
   for (const Submitted& s : in_order) {
     const auto found = e.stream.by_digest.find(s.digest.value);
     if (found == e.stream.by_digest.end()) {
