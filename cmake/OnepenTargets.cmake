@@ -10,11 +10,17 @@
 #
 # Targets `tests_<label>` build what one ctest label runs.
 set(ONEPEN_LIBRARIES "" CACHE INTERNAL "")
-# Folders whose sources can be compiled together (sanitizer builds); in the others names of anonymous namespaces meet.
-set(ONEPEN_UNITY_FOLDERS base core io)
 foreach(label fast process client sim nightly)
   add_custom_target(tests_${label})
 endforeach()
+
+# Sanitizer builds compile the sources of one target together: most of their time is headers. So names in anonymous namespaces differ within a folder;
+# clang-tidy reads a folder the same way (scripts/test_stages.py).
+function(onepen_unity target)
+  if(ONEPEN_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 32)
+  endif()
+endfunction()
 
 function(onepen_library name)
   cmake_parse_arguments(A "NOT_IN_ARCHIVE" "" "SOURCES;DEPS;EXTERNAL;DEFINES" ${ARGN})
@@ -28,9 +34,7 @@ function(onepen_library name)
     if(variant STREQUAL "_test")
       target_compile_definitions(${target}_obj PUBLIC ONEPEN_TEST_HOOKS)
     endif()
-    if(ONEPEN_UNITY AND name IN_LIST ONEPEN_UNITY_FOLDERS)
-      set_target_properties(${target}_obj PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
-    endif()
+    onepen_unity(${target}_obj)
     add_library(${target} STATIC $<TARGET_OBJECTS:${target}_obj>)
     target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(${target} PUBLIC ${A_EXTERNAL})

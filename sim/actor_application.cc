@@ -11,8 +11,6 @@ namespace {
 
 constexpr std::size_t kMaxParts = 5, kMaxFiller = 120;
 
-Instant in(Runtime& runtime, Nanos delay) { return runtime.now() + std::chrono::nanoseconds(delay); }
-
 // One Owner and what was submitted to it.
 class Session {
  public:
@@ -82,7 +80,7 @@ void Session::commit() {
     // Entered before the call: a process killed inside submit() may have it on its way.
     const std::size_t at = run_.history.submitted.size();
     run_.history.submitted.push_back(Submitted{process_.name, id_, UINT64_MAX, digest});
-    auto ticket = owner_.submit(std::move(payload), in(runtime_, random.between(100, 5'000) * kMilli));
+    auto ticket = owner_.submit(std::move(payload), later(runtime_, random.between(100, 5'000) * kMilli));
     if (process_.dead) return;
     if (!ticket) {
       run_.world.note("submit.refused", ticket.error().message, static_cast<std::uint64_t>(ticket.error().outcome));
@@ -96,7 +94,7 @@ void Session::commit() {
   }
   if (parts_mine.empty() || random.chance(100)) return;
   std::atomic<bool> interrupted{random.chance(50)};
-  const core::Fate fate = owner_.wait(parts_mine.back().ticket, in(runtime_, random.between(50, 8'000) * kMilli), &interrupted);
+  const core::Fate fate = owner_.wait(parts_mine.back().ticket, later(runtime_, random.between(50, 8'000) * kMilli), &interrupted);
   record(parts_mine.back(), fate);
   for (const Mine& part : parts_mine) record(part, owner_.wait(part.ticket, runtime_.now(), nullptr));
 }
@@ -104,7 +102,7 @@ void Session::commit() {
 void Session::confirm() {
   const Epoch claimed_before = run_.history.newest_answered_claim;
   const std::vector<Mine> before = mine_;
-  auto confirmed = owner_.confirm(in(runtime_, run_.world.random().between(100, 8'000) * kMilli));
+  auto confirmed = owner_.confirm(later(runtime_, run_.world.random().between(100, 8'000) * kMilli));
   if (process_.dead) return;
   if (!confirmed) {
     run_.world.note("confirm.refused", confirmed.error().message, static_cast<std::uint64_t>(confirmed.error().outcome));
@@ -129,14 +127,14 @@ void Session::work(int steps, bool busy) {
   for (int i = 0; i < steps && !process_.dead && !run_.healing; ++i) {
     switch (random.below(8)) {
       case 0: confirm(); break;
-      case 1: runtime_.sleep_until(in(runtime_, random.between(100, 4'000) * kMilli)); break;
+      case 1: runtime_.sleep_until(later(runtime_, random.between(100, 4'000) * kMilli)); break;
       default: commit();
     }
     if (owner_.status().reset) {
       commit();  // must be refused
       if (random.chance(700)) break;
     }
-    if (!busy) runtime_.sleep_until(in(runtime_, random.between(1, 700) * kMilli));
+    if (!busy) runtime_.sleep_until(later(runtime_, random.between(1, 700) * kMilli));
   }
   if (random.chance(20)) owner_.reset(ResetKind::unresolved, "the simulated application gave up");
 }
@@ -144,7 +142,7 @@ void Session::work(int steps, bool busy) {
 void Session::close() {
   Random& random = run_.world.random();
   if (random.chance(600)) {
-    auto stopped = owner_.stop(in(runtime_, random.between(0, 5'000) * kMilli));
+    auto stopped = owner_.stop(later(runtime_, random.between(0, 5'000) * kMilli));
     if (!process_.dead && !stopped) run_.world.note("stop.refused", stopped.error().message);
   }
   if (!process_.dead) settle_all();
@@ -203,7 +201,7 @@ void application(Run& run, Process& process, Slot& slot) {
   Client client(run, process, *slot.machine);
   const auto opens = 1 + random.below(3);
   for (std::uint64_t i = 0; i < opens && !process.dead && !run.healing; ++i) {
-    runtime.sleep_until(in(runtime, random.between(0, 2'000) * kMilli));
+    runtime.sleep_until(later(runtime, random.between(0, 2'000) * kMilli));
     auto claims = claim_log(run, process, client, slot);
     if (!claims) continue;
     if (random.chance(200)) slot.copy = Copy{};  // another cache root: cold
@@ -238,13 +236,13 @@ void healer(Run& run, Process& process, Slot& slot, bool& healed) {
     if (claims) opened = owner::Owner::open(runtime, client.stream(), *claims, fold, options);
     if (!opened) {
       run.world.note("heal.refused", opened.error().message, static_cast<std::uint64_t>(opened.error().outcome));
-      runtime.sleep_until(in(runtime, kSecond));
+      runtime.sleep_until(later(runtime, kSecond));
       continue;
     }
     began_to_own(run, process, **opened, fold);
     Session session(run, process, **opened);
     for (int i = 0; i < 2; ++i) session.commit();
-    auto confirmed = (*opened)->confirm(in(runtime, 60 * kSecond));
+    auto confirmed = (*opened)->confirm(later(runtime, 60 * kSecond));
     healed = confirmed.has_value() && !process.dead;
     if (!healed) run.world.note("heal.again", confirmed ? "dead" : confirmed.error().message);
     if (healed) run.history.sometimes.reached(Sometime::healed);

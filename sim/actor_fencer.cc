@@ -11,8 +11,6 @@ namespace {
 
 constexpr int kResends = 4;
 
-Instant in(Runtime& runtime, Nanos delay) { return runtime.now() + std::chrono::nanoseconds(delay); }
-
 class Fencer {
  public:
   Fencer(Run& run, Process& process, Machine& machine)
@@ -51,7 +49,7 @@ void Fencer::claim(bool conditional) {
   auto stat = stream_->stat();
   if (process_.dead || (!stat && stat.error().outcome != Outcome::not_found)) return;
   if (conditional && !stat) return;
-  if (random.chance(500)) runtime_.sleep_until(in(runtime_, random.between(1, 1'500) * kMilli));  // the base may be gone meanwhile
+  if (random.chance(500)) runtime_.sleep_until(later(runtime_, random.between(1, 1'500) * kMilli));  // the base may be gone meanwhile
   core::ClaimRequest request;
   request.epoch = Epoch{(stat ? stat->epoch.value : 0) + 1 + random.below(3)};
   request.claim_id = runtime_.draw<ClaimId>();
@@ -76,7 +74,7 @@ void Fencer::claim(bool conditional) {
       return;
     }
     if (answer.error().outcome != Outcome::unknown && answer.error().outcome != Outcome::unavailable) return;
-    runtime_.sleep_until(in(runtime_, random.between(10, 800) * kMilli));
+    runtime_.sleep_until(later(runtime_, random.between(10, 800) * kMilli));
   }
   new_session();  // gives up; the claim may still land
 }
@@ -126,7 +124,7 @@ bool Fencer::append() {
       return true;
     }
     if (answer.error().outcome != Outcome::unknown && answer.error().outcome != Outcome::unavailable) break;
-    runtime_.sleep_until(in(runtime_, run_.world.random().between(10, 800) * kMilli));
+    runtime_.sleep_until(later(runtime_, run_.world.random().between(10, 800) * kMilli));
   }
   past_.push_back(*mine_);  // undecided or refused: this claim is not used any more
   mine_.reset();
@@ -238,7 +236,7 @@ void fencer(Run& run, Process& process, Machine& machine) {
   Random& random = run.world.random();
   const auto turns = 1 + random.below(5);
   for (std::uint64_t i = 0; i < turns && !process.dead && !run.healing; ++i) {
-    process.runtime->sleep_until(in(*process.runtime, random.between(100, 5'000) * kMilli));
+    process.runtime->sleep_until(later(*process.runtime, random.between(100, 5'000) * kMilli));
     if (!process.dead && !run.healing) fencer.turn();
   }
 }
@@ -262,8 +260,8 @@ void reader(Run& run, Process& process, Machine& machine) {
       run.history.folds.push_back(FoldSeen{process.name, count, sum});
       if (!read->up_to_date) continue;
     }
-    if (read) static_cast<void>(stream->wait(at, in(runtime, run.world.random().between(200, 3'000) * kMilli)));
-    if (!read) runtime.sleep_until(in(runtime, run.world.random().between(100, 2'000) * kMilli));
+    if (read) static_cast<void>(stream->wait(at, later(runtime, run.world.random().between(200, 3'000) * kMilli)));
+    if (!read) runtime.sleep_until(later(runtime, run.world.random().between(100, 2'000) * kMilli));
   }
   if (!process.dead && process.writes != 0) run.history.violated("B6", fmt::format("the reader asked for {} changes of the home", process.writes));
 }

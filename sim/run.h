@@ -78,6 +78,8 @@ class Client {
   std::unique_ptr<home::ObjectStore> raw_;
 };
 
+inline Instant later(Runtime& runtime, Nanos delay) { return runtime.now() + std::chrono::nanoseconds(delay); }
+
 // The actors: bodies of processes.
 void application(Run& run, Process& process, Slot& slot);      // opens, commits, gives up, closes, opens again
 void fencer(Run& run, Process& process, Machine& machine);     // claims at odd moments, and breaks every rule that a client can break

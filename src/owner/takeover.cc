@@ -13,7 +13,7 @@ constexpr std::chrono::nanoseconds kLeastSlice = std::chrono::milliseconds(10);
 constexpr std::int64_t kSlicesOfATerm = 10;  // a liveness object is looked at this often while a term is watched
 constexpr std::chrono::nanoseconds kProgressEvery = std::chrono::seconds(1);
 
-Error error_of(const core::Refusal& refusal) { return Error{refusal.outcome, refusal.message, refusal.current}; }
+Error refused_with(const core::Refusal& refusal) { return Error{refusal.outcome, refusal.message, refusal.current}; }
 
 // One term, by our own monotonic clock, in which the owner may show that it lives.
 class Watch {
@@ -56,7 +56,7 @@ class Watch {
   std::optional<Error> sign_of_life() {
     const auto stat = ask_([&] { return stream_.stat(); });
     const std::string& name = stream_.name().text();
-    if (!stat) return error_of(stat.error());
+    if (!stat) return refused_with(stat.error());
     if (stat->claim_id != seen_.claim_id) return held(name, core::owner_of(*stat), "it claimed while this open watched");
     if (stat->tail != seen_.tail) return held(name, core::owner_of(*stat), "it wrote while this open watched");
     if (first_pulse_ != pulse()) return held(name, core::owner_of(*stat), "it renewed its liveness object");

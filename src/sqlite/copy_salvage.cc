@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMaxSameSecond = 1000;
 
-tl::unexpected<Error> failed(const io::DiskError& error) { return tl::unexpected(Error{Outcome::unavailable, error.message, std::nullopt}); }
+tl::unexpected<Error> not_saved(const io::DiskError& error) { return tl::unexpected(Error{Outcome::unavailable, error.message, std::nullopt}); }
 
 nlohmann::ordered_json tell(const CommitState& state) {
   return {{"offset", state.offset.text},    {"incarnation", to_text(state.incarnation)},
@@ -64,10 +64,10 @@ Result<std::string> move_aside(Runtime& runtime, io::Disk& disk, const Salvage& 
   const std::string text = manifest(salvage, now_ms);
   for (int n = 1; n <= kMaxSameSecond; ++n) {
     const std::string folder = n == 1 ? base : fmt::format("{}-{}", base, n);
-    if (auto made = disk.make_folders(folder); !made) return failed(made.error());
+    if (auto made = disk.make_folders(folder); !made) return not_saved(made.error());
     auto written = disk.create(folder + "/manifest.json", as_bytes(text), true);
     if (!written && written.error().code == EEXIST) continue;  // another one of the same second
-    if (!written) return failed(written.error());
+    if (!written) return not_saved(written.error());
     if (ONEPEN_FAILPOINT("copy.move_aside")) return tl::unexpected(file_error("move", salvage.copy_folder, EIO));
     // The state first: what is left without it is not trusted, so that a kill in between is no loss.
     for (const char* file : {"state", "db", "db-wal", "db-shm"}) {
@@ -75,7 +75,7 @@ Result<std::string> move_aside(Runtime& runtime, io::Disk& disk, const Salvage& 
       if (!file_exists(from)) continue;
       if (auto moved = move_file(from, folder + "/" + file); !moved) return tl::unexpected(moved.error());
     }
-    if (auto synced = disk.sync_folder(folder); !synced) return failed(synced.error());
+    if (auto synced = disk.sync_folder(folder); !synced) return not_saved(synced.error());
     return folder;
   }
   return tl::unexpected(Error{Outcome::unavailable, fmt::format("there are already {} folders like {}", kMaxSameSecond, base), std::nullopt});

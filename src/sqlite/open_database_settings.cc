@@ -17,7 +17,7 @@ constexpr std::array kOurs = {"home", "takeover", "notice_within", "commit_timeo
 constexpr std::array kSqlites = {"vfs", "mode", "cache", "psow", "modeof", "nolock", "immutable", "readonly_shm"};
 constexpr std::chrono::milliseconds kLongest{std::chrono::hours(24)};
 
-tl::unexpected<Error> invalid(std::string message) { return tl::unexpected(Error{Outcome::invalid, std::move(message), std::nullopt}); }
+tl::unexpected<Error> bad_setting(std::string message) { return tl::unexpected(Error{Outcome::invalid, std::move(message), std::nullopt}); }
 
 std::optional<std::string> environment(const char* name) {
   const char* value = std::getenv(name);
@@ -36,7 +36,8 @@ Result<> read_duration_into(const Parameter& parameter, std::string_view key, st
   const auto text = parameter(key);
   if (!text) return {};
   const auto value = read_duration(*text);
-  if (!value || value->count() < 1 || *value > kLongest) return invalid(fmt::format("{}='{}' is no time: write 250ms, 30s or 2m (1ms to 24h).", key, *text));
+  if (!value || value->count() < 1 || *value > kLongest)
+    return bad_setting(fmt::format("{}='{}' is no time: write 250ms, 30s or 2m (1ms to 24h).", key, *text));
   out = *value;
   return {};
 }
@@ -44,7 +45,7 @@ Result<> read_duration_into(const Parameter& parameter, std::string_view key, st
 // A parameter that has exactly one supported value so far.
 Result<> only(const Parameter& parameter, std::string_view key, std::string_view value) {
   const auto text = parameter(key);
-  if (text && *text != value) return invalid(fmt::format("{}='{}' is not supported: the supported value is {}={}.", key, *text, key, value));
+  if (text && *text != value) return bad_setting(fmt::format("{}='{}' is not supported: the supported value is {}={}.", key, *text, key, value));
   return {};
 }
 
@@ -53,16 +54,16 @@ Result<> read_choices(const Parameter& parameter, OpenSettings& settings) {
     if (*text == "always") settings.takeover = owner::TakeoverMode::always;
     else if (*text == "if-dead") settings.takeover = owner::TakeoverMode::if_dead;
     else if (*text == "never") settings.takeover = owner::TakeoverMode::never;
-    else return invalid(fmt::format("takeover='{}' is not known: write takeover=always, takeover=if-dead or takeover=never.", *text));
+    else return bad_setting(fmt::format("takeover='{}' is not known: write takeover=always, takeover=if-dead or takeover=never.", *text));
   }
   if (const auto text = parameter("reads")) {
     if (*text == "confirmed") settings.confirm_reads = true;
-    else if (*text != "local") return invalid(fmt::format("reads='{}' is not known: write reads=local (the default) or reads=confirmed.", *text));
+    else if (*text != "local") return bad_setting(fmt::format("reads='{}' is not known: write reads=local (the default) or reads=confirmed.", *text));
   }
   if (const auto text = parameter("page_size")) {
     const auto number = read_number(*text);
     if (!number || *number > wire::kMaxPageSize || !wire::valid_page_size(static_cast<std::uint32_t>(*number)))
-      return invalid(fmt::format("page_size='{}' is no page size: write a power of two from 512 to 65536.", *text));
+      return bad_setting(fmt::format("page_size='{}' is no page size: write a power of two from 512 to 65536.", *text));
     settings.page_size = static_cast<std::uint32_t>(*number);
   }
   if (const auto text = parameter("mode")) settings.follower = *text == "ro";
@@ -99,22 +100,23 @@ Result<OpenSettings> read_settings(std::string_view filename, const Parameter& p
   };
   for (const std::string& key : keys) {
     if (!known(key))
-      return invalid(fmt::format("Unknown parameter '{}' in the name of the database. Known ones: {}, and SQLite's mode.", key, fmt::join(kOurs, ", ")));
+      return bad_setting(fmt::format("Unknown parameter '{}' in the name of the database. Known ones: {}, and SQLite's mode.", key, fmt::join(kOurs, ", ")));
   }
   OpenSettings settings;
   settings.home_url = parameter("home").value_or(default_home.empty() ? environment("ONEPEN_HOME_URL").value_or("") : default_home);
   if (settings.home_url.empty())
-    return invalid(fmt::format("No home for '{}': write file:{}?vfs=onepen&home=file:///path, call onepen_use('file:///path'), or set ONEPEN_HOME_URL.",
-                               filename, filename));
+    return bad_setting(fmt::format("No home for '{}': write file:{}?vfs=onepen&home=file:///path, call onepen_use('file:///path'), or set ONEPEN_HOME_URL.",
+                                   filename, filename));
   if (filename.ends_with(kOwnSuffix)) filename.remove_suffix(kOwnSuffix.size());
   auto name = StreamName::parse(filename);
   if (!name) return tl::unexpected(name.error());
   settings.name = *name;
   settings.cache_root = parameter("cache_root").value_or(default_cache_root());
   if (settings.cache_root.empty() || settings.cache_root.front() != '/')
-    return invalid(fmt::format("The folder for local copies must be an absolute path, not '{}': set ONEPEN_CACHE or cache_root=/path.", settings.cache_root));
+    return bad_setting(
+        fmt::format("The folder for local copies must be an absolute path, not '{}': set ONEPEN_CACHE or cache_root=/path.", settings.cache_root));
   settings.owner_name = parameter("owner").value_or("");
-  if (settings.owner_name.size() > 256) return invalid("owner= is longer than 256 bytes.");
+  if (settings.owner_name.size() > 256) return bad_setting("owner= is longer than 256 bytes.");
   if (const auto done = read_choices(parameter, settings); !done) return tl::unexpected(done.error());
   return settings;
 }

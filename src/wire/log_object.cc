@@ -10,7 +10,7 @@
 namespace onepen::wire {
 namespace {
 
-constexpr std::array<char, 4> kMagic{'O', 'P', 'L', 'G'};
+constexpr std::array<char, 4> kObjectMagic{'O', 'P', 'L', 'G'};
 constexpr std::size_t kVersionAt = 4, kKindAt = 6, kHeaderLengthAt = 8;
 constexpr std::size_t kFixedBytes = 20;     // magic, version, kind, header length, body length: all a reader needs to find the ends
 constexpr std::size_t kChecksumBytes = 8;
@@ -162,7 +162,7 @@ Bytes encode(const LogObject& o) {
   std::size_t body = body_bytes(o);
   out.reserve(body + 512 + o.appends.size() * 13);
   ByteWriter writer(out);
-  writer.raw(std::as_bytes(std::span(kMagic)));
+  writer.raw(std::as_bytes(std::span(kObjectMagic)));
   writer.u<std::uint16_t>(kLogObjectVersion);
   writer.u<std::uint16_t>(static_cast<std::uint16_t>(o.kind));
   writer.u<std::uint32_t>(0);  // header length: below
@@ -186,9 +186,9 @@ std::uint64_t checksum_of(ByteView encoded) {
 tl::expected<LogObject, ObjectFault> decode_log_object(ByteView bytes) {
   if (bytes.size() > kMaxObjectBytes) return damaged(kMaxObjectBytes, "it is longer than any object may be");
   ByteReader fixed(bytes);
-  auto magic = fixed.raw(kMagic.size());
+  auto magic = fixed.raw(kObjectMagic.size());
   if (fixed.failed()) return damaged(bytes.size(), "it ends before its header");
-  if (as_text(magic) != std::string_view(kMagic.data(), kMagic.size())) return damaged(0, "it does not begin like a log object");
+  if (as_text(magic) != std::string_view(kObjectMagic.data(), kObjectMagic.size())) return damaged(0, "it does not begin like a log object");
   auto version = fixed.u<std::uint16_t>();
   auto kind = fixed.u<std::uint16_t>();
   std::size_t header = fixed.u<std::uint32_t>();

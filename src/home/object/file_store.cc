@@ -18,10 +18,10 @@
 namespace onepen::home {
 namespace {
 
-constexpr std::size_t kIdDigits = 20, kShardDigits = 17;
+constexpr std::size_t kFileIdDigits = 20, kShardDigits = 17;
 constexpr std::size_t kFoldersRemembered = 256;
 constexpr int kCreateTries = 3;
-constexpr std::size_t kAll = static_cast<std::size_t>(-1);
+constexpr std::size_t kAllFiles = static_cast<std::size_t>(-1);
 
 std::pair<std::string_view, std::string_view> split(std::string_view key) {
   auto slash = key.rfind('/');
@@ -33,7 +33,7 @@ bool all_digits(std::string_view text) {
 }
 std::optional<std::uint64_t> number(std::string_view name) {
   std::uint64_t value = 0;
-  if (name.size() != kIdDigits || !all_digits(name)) return std::nullopt;
+  if (name.size() != kFileIdDigits || !all_digits(name)) return std::nullopt;
   auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), value);
   if (bad != std::errc{} || end != name.data() + name.size()) return std::nullopt;
   return value;
@@ -241,7 +241,7 @@ void FileStore::sweep(const Place& at) {
     Lock lock(mutex_);
     if (!swept_.insert(at.scratch_folder).second) return;
   }
-  auto names = disk_.list(at.scratch_folder, "", kAll);
+  auto names = disk_.list(at.scratch_folder, "", kAllFiles);
   if (!names) return;
   for (const auto& name : *names)
     if (!name.starts_with(scratch_prefix_)) (void)disk_.remove(at.scratch_folder + "/" + name);
@@ -274,7 +274,7 @@ Result<std::vector<std::string>> FileStore::list(const std::string& folder, cons
 
 Result<std::vector<std::string>> FileStore::list_log(const std::string& folder, const std::string& after, std::size_t limit) {
   auto path = fmt::format("{}/{}", root_, folder);
-  auto shards = disk_.list(path, "", kAll);
+  auto shards = disk_.list(path, "", kAllFiles);
   if (!shards && (shards.error().code == ENOENT || shards.error().code == ENOTDIR)) return std::vector<std::string>{};
   if (!shards) return refused(shards.error(), false);
   std::vector<std::string> out;

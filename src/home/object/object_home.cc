@@ -9,7 +9,7 @@
 namespace onepen::home {
 namespace {
 
-constexpr std::size_t kAll = static_cast<std::size_t>(-1);
+constexpr std::size_t kAllObjects = static_cast<std::size_t>(-1);
 constexpr std::size_t kMaxNameBytes = 200;  // base/ids.h
 
 class ObjectHome final : public core::Home {
@@ -30,7 +30,7 @@ class ObjectHome final : public core::Home {
  private:
   // A folder with an @log is a stream; every other entry is looked into, as long as names below it can begin with the prefix.
   Result<> walk(const std::string& folder, const std::string& prefix, std::vector<std::string>& names) {
-    auto entries = store_->list(folder, "", kAll);
+    auto entries = store_->list(folder, "", kAllObjects);
     if (!entries) return tl::unexpected(entries.error());
     for (const auto& entry : *entries) {
       if (entry == "@log" && !folder.empty() && folder.starts_with(prefix)) names.push_back(folder);
@@ -71,7 +71,7 @@ Result<> probe(ObjectStore& store, const std::string& folder, const std::string&
   auto read = store.get(key);
   if (!read && read.error().outcome != Outcome::not_found) return tl::unexpected(read.error());
   if (!read || as_text(*read) != "first") return cannot_fence(store, fmt::format("{} does not read back as it was created", key));
-  auto names = store.list(folder, "", kAll);
+  auto names = store.list(folder, "", kAllObjects);
   if (!names) return tl::unexpected(names.error());
   if (std::find(names->begin(), names->end(), name) == names->end())
     return cannot_fence(store, fmt::format("{} was created and its folder does not list it", key));
