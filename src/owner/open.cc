@@ -15,6 +15,7 @@ namespace {
 
 constexpr unsigned kMaxRestarts = 3;      // the stream got another incarnation while it was opened
 constexpr unsigned kMaxWarmPasses = 8;    // a live writer may outrun the warm-up; then the claim comes anyway (I11)
+constexpr unsigned kMaxFirstReads = 1024;  // of a warm fold, before the first look; each is a batch, so this is gigabytes
 constexpr std::uint64_t kMostSkipped = 1u << 16;  // claims written ahead and never answered; a log that says more is not of this history
 
 Error error_of(const core::Refusal& refusal) { return Error{refusal.outcome, refusal.message, refusal.current}; }
@@ -54,6 +55,7 @@ class Opening {
  private:
   Result<Opened> once() {
     started_over_ = false;
+    if (auto warm = begin_at_the_copy(); !warm) return tl::unexpected(warm.error());
     auto seen = look();
     if (!seen) return tl::unexpected(seen.error());
     if (flapping_wait(options_, *seen).count() > 0 && options_.takeover != TakeoverMode::never) {
@@ -71,6 +73,21 @@ class Opening {
     claim.over = plan->over;
     claim.if_tail = plan->if_tail;
     return claim_and_read(*seen, claim);
+  }
+
+  // A warm fold is read on first: then the home's fold begins where ours ends, and what follows costs the same however long the log is. Asked the other way
+  // round, the home would read its log from the beginning (bench/takeover). What it answers to a position that it does not have is left to look().
+  Result<> begin_at_the_copy() {
+    if (fold_.position().text.empty()) return {};
+    for (unsigned reads = 0; reads < kMaxFirstReads; ++reads) {
+      const auto near = read_on("warm");
+      if (near && *near) return {};
+      if (near) continue;
+      const Outcome outcome = near.error().outcome;
+      if (outcome == Outcome::not_found || outcome == Outcome::gone || outcome == Outcome::fence_unavailable) return {};
+      return tl::unexpected(near.error());
+    }
+    return {};
   }
 
   Result<Seen> look() {
