@@ -131,8 +131,9 @@ int open_file(const char* name, sqlite3_file* file, int flags, int* out_flags) {
   }
   if ((flags & (SQLITE_OPEN_WAL | SQLITE_OPEN_MAIN_JOURNAL)) != 0) {
     if (MainFile* main = find_main_file(sqlite3_filename_database(name))) {
-      if ((flags & SQLITE_OPEN_WAL) != 0) return open_wal(main, name, file, flags, out_flags);
-      return refuse("A rollback journal is refused: Onepen captures commits from the WAL, so its databases stay in journal_mode=wal.");
+      // A WAL is opened under SHARED; under EXCLUSIVE it would have its index in the heap, without the locks that stop a fenced handle.
+      if ((flags & SQLITE_OPEN_WAL) != 0) return main->locked_exclusive() ? refuse(exclusive_sentence()) : open_wal(main, name, file, flags, out_flags);
+      return refuse(rollback_sentence());
     }
   }
   return root()->xOpen(root(), name, file, flags, out_flags);

@@ -18,17 +18,6 @@ namespace onepen::sqlite {
 
 // sqlite3_file_control with this number on a database of ours fills an OpenDatabase*: how our SQL functions find it, through any VFS above us.
 inline constexpr int kDatabaseOp = 1'330'529'617;
-inline constexpr int kIndexRegionBytes = 32768;  // of the wal-index (wal.c)
-
-// No exception leaves a VFS method: SQLite is C.
-template <class Body>
-int no_throw(Body&& body) noexcept {
-  try {
-    return body();
-  } catch (...) {
-    return SQLITE_NOMEM;
-  }
-}
 
 class MainFile : public sqlite3_file {
  public:
@@ -50,6 +39,9 @@ class MainFile : public sqlite3_file {
   int sync(int flags);
   int write(const void* bytes, int size, sqlite3_int64 offset);
   int lock(int level);
+  int unlock(int level);
+  bool write_locked() const { return write_locked_; }  // by this connection, on the wal-index: without it nothing tells where a commit begins and ends
+  bool locked_exclusive() const { return level_ == SQLITE_LOCK_EXCLUSIVE; }
   int control(int op, void* argument);
   int unmap_index(int remove);
   int close();
@@ -69,6 +61,8 @@ class MainFile : public sqlite3_file {
   Registry& registry_;
   std::shared_ptr<OpenDatabase> database_;
   sqlite3** connection_ = nullptr;  // SQLITE_FCNTL_PDB
+  int level_ = SQLITE_LOCK_NONE;  // of the database file
+  bool reading_ = false;          // holds a read mark: a read transaction is open
   bool write_locked_ = false, landed_ = false, sync_expected_ = false;
 };
 
@@ -111,6 +105,8 @@ class WalFile : public sqlite3_file {
 // SQLite reads pMethods at the object's beginning: no vtable may stand there.
 static_assert(!std::is_polymorphic_v<MainFile> && !std::is_polymorphic_v<WalFile>);
 
+std::string exclusive_sentence();
+std::string rollback_sentence();
 void forget_main_file(MainFile* file);  // vfs.h
 
 }  // namespace onepen::sqlite

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/failpoint.h"
@@ -11,12 +12,32 @@ namespace {
 
 // Slots of the wal-index locks (wal.c): 0 write, 1 checkpoint, 2 recover, 3..7 read marks.
 constexpr int kWriteLock = 0, kCheckpointLock = 1, kFirstReadMark = 3;
+constexpr int kIndexRegionBytes = 32768;
 
-MainFile* main_file(sqlite3_file* file) { return static_cast<MainFile*>(file); }
+MainFile* self(sqlite3_file* file) { return static_cast<MainFile*>(file); }
+
+// No exception leaves a VFS method: SQLite is C.
+template <class Body>
+int guarded(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    return SQLITE_NOMEM;
+  }
+}
 
 bool covers(int offset, int n, int slot) { return offset <= slot && slot < offset + n; }
 
 }  // namespace
+
+std::string exclusive_sentence() {
+  return "locking_mode=exclusive is refused: without locks on the WAL index Onepen could not stop a handle that was fenced. Set PRAGMA locking_mode=normal on "
+         "this connection.";
+}
+
+std::string rollback_sentence() {
+  return "A rollback journal is refused: Onepen captures commits from the WAL, so its databases stay in journal_mode=wal. Nothing of this was written anywhere.";
+}
 
 MainFile::MainFile(sqlite3_file* real, const char* name, Registry& registry, std::shared_ptr<OpenDatabase> database)
     : sqlite3_file{&kMethods}, real_(real), name_(name), registry_(registry), database_(std::move(database)) {}
@@ -50,11 +71,13 @@ int MainFile::refuse_begin(const Reset& reset) { return refuse(reset.message + "
 int MainFile::begin_read(int offset, int n, int flags) {
   if (const auto reset = database_->current_reset()) return refuse_begin(*reset);  // I7
   const int rc = real_->pMethods->xShmLock(real_, offset, n, flags);
+  reading_ = reading_ || rc == SQLITE_OK;
   if (rc != SQLITE_OK || !database_->settings().confirm_reads || database_->follower()) return rc;
   // I8: confirmed by the home after the read began; the lock above is the beginning.
   const auto confirmed = database_->confirm(database_->settings().commit_timeout);
   if (confirmed) return SQLITE_OK;
   real_->pMethods->xShmLock(real_, offset, n, SQLITE_SHM_UNLOCK | SQLITE_SHM_SHARED);
+  reading_ = false;
   return refuse(confirmed.error().message);
 }
 
@@ -90,6 +113,7 @@ void MainFile::release_write_lock() {
 int MainFile::shm_lock(int offset, int n, int flags) {
   if ((flags & SQLITE_SHM_LOCK) == 0) {  // what is held can always be given back
     if (write_locked_ && (flags & SQLITE_SHM_EXCLUSIVE) != 0 && covers(offset, n, kWriteLock)) release_write_lock();
+    if ((flags & SQLITE_SHM_SHARED) != 0 && offset >= kFirstReadMark) reading_ = false;
     return real_->pMethods->xShmLock(real_, offset, n, flags);
   }
   if (registry_.forked()) return refuse(forked_sentence());
@@ -124,9 +148,24 @@ int MainFile::write(const void* bytes, int size, sqlite3_int64 offset) {
   return real_->pMethods->xWrite(real_, bytes, size, offset);
 }
 
+// SQLite asks the VFS about `PRAGMA locking_mode` and `PRAGMA journal_mode` only for the database that is named or first: both reach an attached one unasked
+// when they name none, and a connection's default locking mode goes with every later ATTACH. What they do shows in the locks:
+// - RESERVED is taken by nobody but the writer of a rollback journal (or of none: journal_mode=off). It would write past the WAL, into no stream.
+// - EXCLUSIVE within a transaction begins locking_mode=exclusive. After it SQLite takes no lock of the wal-index, and no handle could be fenced (I7).
+//   (The last connection takes EXCLUSIVE as well, to checkpoint when it closes; it reads nothing then.)
 int MainFile::lock(int level) {
   if (registry_.forked()) return refuse(forked_sentence());
-  return real_->pMethods->xLock(real_, level);
+  if (level == SQLITE_LOCK_RESERVED) return refuse(rollback_sentence());
+  if (level == SQLITE_LOCK_EXCLUSIVE && reading_) return refuse(exclusive_sentence());
+  const int rc = real_->pMethods->xLock(real_, level);
+  if (rc == SQLITE_OK) level_ = std::max(level_, level);
+  return rc;
+}
+
+int MainFile::unlock(int level) {
+  const int rc = real_->pMethods->xUnlock(real_, level);
+  if (rc == SQLITE_OK) level_ = std::min(level_, level);
+  return rc;
 }
 
 int MainFile::unmap_index(int remove) {
@@ -155,7 +194,7 @@ int MainFile::pragma(char** argument) {
   if (sqlite3_stricmp(argument[1], "journal_mode") == 0 && !value.empty() && sqlite3_stricmp(argument[2], "wal") != 0)
     sentence = fmt::format("journal_mode={} is refused: Onepen captures commits from the WAL, so its databases stay in journal_mode=wal.", value);
   if (sqlite3_stricmp(argument[1], "locking_mode") == 0 && sqlite3_stricmp(argument[2] != nullptr ? argument[2] : "", "exclusive") == 0)
-    sentence = "locking_mode=exclusive is refused: without locks on the WAL index Onepen could not stop a handle that was fenced.";
+    sentence = exclusive_sentence();
   if (sentence.empty()) return real_->pMethods->xFileControl(real_, SQLITE_FCNTL_PRAGMA, argument);
   refuse_with(SQLITE_ERROR, sentence);
   return say(SQLITE_ERROR, sentence);
@@ -195,34 +234,32 @@ int MainFile::close() {
 const sqlite3_io_methods MainFile::kMethods = {
     2,
     [](sqlite3_file* f) {
-      return no_throw([&] {
-        MainFile* file = main_file(f);
+      return guarded([&] {
+        MainFile* file = self(f);
         forget_main_file(file);
         const int rc = file->close();
         file->~MainFile();
         return rc;
       });
     },
-    [](sqlite3_file* f, void* bytes, int size, sqlite3_int64 offset) {
-      return main_file(f)->real()->pMethods->xRead(main_file(f)->real(), bytes, size, offset);
-    },
-    [](sqlite3_file* f, const void* bytes, int size, sqlite3_int64 offset) { return no_throw([&] { return main_file(f)->write(bytes, size, offset); }); },
-    [](sqlite3_file* f, sqlite3_int64 size) { return main_file(f)->real()->pMethods->xTruncate(main_file(f)->real(), size); },
-    [](sqlite3_file* f, int flags) { return no_throw([&] { return main_file(f)->sync(flags); }); },
-    [](sqlite3_file* f, sqlite3_int64* size) { return main_file(f)->real()->pMethods->xFileSize(main_file(f)->real(), size); },
-    [](sqlite3_file* f, int level) { return no_throw([&] { return main_file(f)->lock(level); }); },
-    [](sqlite3_file* f, int level) { return main_file(f)->real()->pMethods->xUnlock(main_file(f)->real(), level); },
-    [](sqlite3_file* f, int* reserved) { return main_file(f)->real()->pMethods->xCheckReservedLock(main_file(f)->real(), reserved); },
-    [](sqlite3_file* f, int op, void* argument) { return no_throw([&] { return main_file(f)->control(op, argument); }); },
-    [](sqlite3_file* f) { return main_file(f)->real()->pMethods->xSectorSize(main_file(f)->real()); },
+    [](sqlite3_file* f, void* bytes, int size, sqlite3_int64 offset) { return self(f)->real()->pMethods->xRead(self(f)->real(), bytes, size, offset); },
+    [](sqlite3_file* f, const void* bytes, int size, sqlite3_int64 offset) { return guarded([&] { return self(f)->write(bytes, size, offset); }); },
+    [](sqlite3_file* f, sqlite3_int64 size) { return self(f)->real()->pMethods->xTruncate(self(f)->real(), size); },
+    [](sqlite3_file* f, int flags) { return guarded([&] { return self(f)->sync(flags); }); },
+    [](sqlite3_file* f, sqlite3_int64* size) { return self(f)->real()->pMethods->xFileSize(self(f)->real(), size); },
+    [](sqlite3_file* f, int level) { return guarded([&] { return self(f)->lock(level); }); },
+    [](sqlite3_file* f, int level) { return self(f)->unlock(level); },
+    [](sqlite3_file* f, int* reserved) { return self(f)->real()->pMethods->xCheckReservedLock(self(f)->real(), reserved); },
+    [](sqlite3_file* f, int op, void* argument) { return guarded([&] { return self(f)->control(op, argument); }); },
+    [](sqlite3_file* f) { return self(f)->real()->pMethods->xSectorSize(self(f)->real()); },
     // Power-safe overwrite is claimed so that the WAL is never padded with copies of the commit frame: the copy is a cache that is checked at open.
-    [](sqlite3_file* f) { return main_file(f)->real()->pMethods->xDeviceCharacteristics(main_file(f)->real()) | SQLITE_IOCAP_POWERSAFE_OVERWRITE; },
+    [](sqlite3_file* f) { return self(f)->real()->pMethods->xDeviceCharacteristics(self(f)->real()) | SQLITE_IOCAP_POWERSAFE_OVERWRITE; },
     [](sqlite3_file* f, int region, int size, int extend, void volatile** out) {
-      return main_file(f)->real()->pMethods->xShmMap(main_file(f)->real(), region, size, extend, out);
+      return self(f)->real()->pMethods->xShmMap(self(f)->real(), region, size, extend, out);
     },
-    [](sqlite3_file* f, int offset, int n, int flags) { return no_throw([&] { return main_file(f)->shm_lock(offset, n, flags); }); },
-    [](sqlite3_file* f) { main_file(f)->real()->pMethods->xShmBarrier(main_file(f)->real()); },
-    [](sqlite3_file* f, int remove) { return no_throw([&] { return main_file(f)->unmap_index(remove); }); },
+    [](sqlite3_file* f, int offset, int n, int flags) { return guarded([&] { return self(f)->shm_lock(offset, n, flags); }); },
+    [](sqlite3_file* f) { self(f)->real()->pMethods->xShmBarrier(self(f)->real()); },
+    [](sqlite3_file* f, int remove) { return guarded([&] { return self(f)->unmap_index(remove); }); },
     nullptr,
     nullptr,
 };

@@ -212,5 +212,53 @@ TEST_F(CaptureTest, SentencesAreUtf8WhateverIsNamed) {
   EXPECT_EQ(sqlite::as_utf8("\xE6\x97"), "\xEF\xBF\xBD\xEF\xBF\xBD");                       // cut short
 }
 
+// PRAGMAs that name no database reach attached ones without the VFS being asked. Nothing may be told to be committed that no stream has.
+class Attached : public CaptureTest, public ::testing::WithParamInterface<std::pair<const char*, const char*>> {};
+
+TEST_P(Attached, ModesOfTheConnectionDoNotGetPastTheCapture) {
+  const auto [before, after] = GetParam();
+  Sql host("");
+  host.ok(before);
+  if (host.run("ATTACH '" + uri() + "' AS a; CREATE TABLE a.t(x); INSERT INTO a.t VALUES('first')").code != SQLITE_OK) {
+    EXPECT_NE(sqlite::last_refusal().find("refused"), std::string::npos) << sqlite::last_refusal();
+  }
+  std::vector<std::string> told{"first"};
+  static_cast<void>(host.run(after));
+  const std::string rows = host.run("SELECT count(*) FROM a.t").one();
+  for (const char* value : {"second", "third"}) {
+    if (host.run(std::string("INSERT INTO a.t VALUES('") + value + "')").code == SQLITE_OK) told.emplace_back(value);
+    else EXPECT_NE(sqlite::last_refusal().find("refused"), std::string::npos) << sqlite::last_refusal();
+  }
+  if (rows.empty()) told.clear();
+  host.close();
+  Sql other(uri("b"));  // from the stream alone
+  const bool table = other.ok("SELECT count(*) FROM sqlite_schema") == "1";
+  std::vector<std::string> there;
+  if (table)
+    for (const auto& row : other.run("SELECT x FROM t ORDER BY rowid").rows) there.push_back(row[0]);
+  EXPECT_EQ(there, told);
+  Sql again(uri());
+  EXPECT_EQ(again.run("SELECT count(*) FROM sqlite_schema").code, SQLITE_OK);
+}
+INSTANTIATE_TEST_SUITE_P(Pragmas, Attached,
+                         ::testing::Values(std::pair{"PRAGMA locking_mode=exclusive", "SELECT 1"}, std::pair{"SELECT 1", "PRAGMA locking_mode=exclusive"},
+                                           std::pair{"SELECT 1", "PRAGMA journal_mode=off"}, std::pair{"SELECT 1", "PRAGMA journal_mode=memory"},
+                                           std::pair{"SELECT 1", "PRAGMA journal_mode=delete"}, std::pair{"PRAGMA journal_mode=off", "SELECT 1"}));
+
+TEST_F(CaptureTest, AFencedHandleOfAnAttachingConnectionIsStoppedWhateverItsLockingMode) {
+  Sql host("");
+  host.ok("ATTACH '" + uri() + "' AS a");
+  host.ok("CREATE TABLE a.t(x)");
+  static_cast<void>(host.run("PRAGMA locking_mode=exclusive"));
+  static_cast<void>(host.run("INSERT INTO a.t VALUES(1)"));
+  Sql other(uri("b"));
+  other.ok("INSERT INTO t VALUES('other')");
+  EXPECT_EQ(host.run("INSERT INTO a.t VALUES(2)").code, SQLITE_AUTH);
+  EXPECT_EQ(host.run("SELECT onepen_synced('a')").code, SQLITE_AUTH);
+  EXPECT_EQ(host.run("SELECT * FROM a.t").code, SQLITE_AUTH);
+  static_cast<void>(host.run("PRAGMA locking_mode=normal"));
+  EXPECT_EQ(host.run("SELECT * FROM a.t").code, SQLITE_AUTH);
+}
+
 }  // namespace
 }  // namespace onepen::testing
