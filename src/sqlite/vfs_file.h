@@ -18,6 +18,17 @@ namespace onepen::sqlite {
 
 // sqlite3_file_control with this number on a database of ours fills an OpenDatabase*: how our SQL functions find it, through any VFS above us.
 inline constexpr int kDatabaseOp = 1'330'529'617;
+inline constexpr int kIndexRegionBytes = 32768;  // of the wal-index (wal.c)
+
+// No exception leaves a VFS method: SQLite is C.
+template <class Body>
+int no_throw(Body&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    return SQLITE_NOMEM;
+  }
+}
 
 class MainFile : public sqlite3_file {
  public:

@@ -12,19 +12,8 @@ namespace {
 
 // Slots of the wal-index locks (wal.c): 0 write, 1 checkpoint, 2 recover, 3..7 read marks.
 constexpr int kWriteLock = 0, kCheckpointLock = 1, kFirstReadMark = 3;
-constexpr int kIndexRegionBytes = 32768;
 
-MainFile* self(sqlite3_file* file) { return static_cast<MainFile*>(file); }
-
-// No exception leaves a VFS method: SQLite is C.
-template <class Body>
-int guarded(Body&& body) noexcept {
-  try {
-    return body();
-  } catch (...) {
-    return SQLITE_NOMEM;
-  }
-}
+MainFile* main_file(sqlite3_file* file) { return static_cast<MainFile*>(file); }
 
 bool covers(int offset, int n, int slot) { return offset <= slot && slot < offset + n; }
 
@@ -234,32 +223,34 @@ int MainFile::close() {
 const sqlite3_io_methods MainFile::kMethods = {
     2,
     [](sqlite3_file* f) {
-      return guarded([&] {
-        MainFile* file = self(f);
+      return no_throw([&] {
+        MainFile* file = main_file(f);
         forget_main_file(file);
         const int rc = file->close();
         file->~MainFile();
         return rc;
       });
     },
-    [](sqlite3_file* f, void* bytes, int size, sqlite3_int64 offset) { return self(f)->real()->pMethods->xRead(self(f)->real(), bytes, size, offset); },
-    [](sqlite3_file* f, const void* bytes, int size, sqlite3_int64 offset) { return guarded([&] { return self(f)->write(bytes, size, offset); }); },
-    [](sqlite3_file* f, sqlite3_int64 size) { return self(f)->real()->pMethods->xTruncate(self(f)->real(), size); },
-    [](sqlite3_file* f, int flags) { return guarded([&] { return self(f)->sync(flags); }); },
-    [](sqlite3_file* f, sqlite3_int64* size) { return self(f)->real()->pMethods->xFileSize(self(f)->real(), size); },
-    [](sqlite3_file* f, int level) { return guarded([&] { return self(f)->lock(level); }); },
-    [](sqlite3_file* f, int level) { return self(f)->unlock(level); },
-    [](sqlite3_file* f, int* reserved) { return self(f)->real()->pMethods->xCheckReservedLock(self(f)->real(), reserved); },
-    [](sqlite3_file* f, int op, void* argument) { return guarded([&] { return self(f)->control(op, argument); }); },
-    [](sqlite3_file* f) { return self(f)->real()->pMethods->xSectorSize(self(f)->real()); },
-    // Power-safe overwrite is claimed so that the WAL is never padded with copies of the commit frame: the copy is a cache that is checked at open.
-    [](sqlite3_file* f) { return self(f)->real()->pMethods->xDeviceCharacteristics(self(f)->real()) | SQLITE_IOCAP_POWERSAFE_OVERWRITE; },
-    [](sqlite3_file* f, int region, int size, int extend, void volatile** out) {
-      return self(f)->real()->pMethods->xShmMap(self(f)->real(), region, size, extend, out);
+    [](sqlite3_file* f, void* bytes, int size, sqlite3_int64 offset) {
+      return main_file(f)->real()->pMethods->xRead(main_file(f)->real(), bytes, size, offset);
     },
-    [](sqlite3_file* f, int offset, int n, int flags) { return guarded([&] { return self(f)->shm_lock(offset, n, flags); }); },
-    [](sqlite3_file* f) { self(f)->real()->pMethods->xShmBarrier(self(f)->real()); },
-    [](sqlite3_file* f, int remove) { return guarded([&] { return self(f)->unmap_index(remove); }); },
+    [](sqlite3_file* f, const void* bytes, int size, sqlite3_int64 offset) { return no_throw([&] { return main_file(f)->write(bytes, size, offset); }); },
+    [](sqlite3_file* f, sqlite3_int64 size) { return main_file(f)->real()->pMethods->xTruncate(main_file(f)->real(), size); },
+    [](sqlite3_file* f, int flags) { return no_throw([&] { return main_file(f)->sync(flags); }); },
+    [](sqlite3_file* f, sqlite3_int64* size) { return main_file(f)->real()->pMethods->xFileSize(main_file(f)->real(), size); },
+    [](sqlite3_file* f, int level) { return no_throw([&] { return main_file(f)->lock(level); }); },
+    [](sqlite3_file* f, int level) { return main_file(f)->unlock(level); },
+    [](sqlite3_file* f, int* reserved) { return main_file(f)->real()->pMethods->xCheckReservedLock(main_file(f)->real(), reserved); },
+    [](sqlite3_file* f, int op, void* argument) { return no_throw([&] { return main_file(f)->control(op, argument); }); },
+    [](sqlite3_file* f) { return main_file(f)->real()->pMethods->xSectorSize(main_file(f)->real()); },
+    // Power-safe overwrite is claimed so that the WAL is never padded with copies of the commit frame: the copy is a cache that is checked at open.
+    [](sqlite3_file* f) { return main_file(f)->real()->pMethods->xDeviceCharacteristics(main_file(f)->real()) | SQLITE_IOCAP_POWERSAFE_OVERWRITE; },
+    [](sqlite3_file* f, int region, int size, int extend, void volatile** out) {
+      return main_file(f)->real()->pMethods->xShmMap(main_file(f)->real(), region, size, extend, out);
+    },
+    [](sqlite3_file* f, int offset, int n, int flags) { return no_throw([&] { return main_file(f)->shm_lock(offset, n, flags); }); },
+    [](sqlite3_file* f) { main_file(f)->real()->pMethods->xShmBarrier(main_file(f)->real()); },
+    [](sqlite3_file* f, int remove) { return no_throw([&] { return main_file(f)->unmap_index(remove); }); },
     nullptr,
     nullptr,
 };

@@ -10,18 +10,7 @@
 namespace onepen::sqlite {
 namespace {
 
-constexpr int kIndexRegionBytes = 32768;
-
-WalFile* self(sqlite3_file* file) { return static_cast<WalFile*>(file); }
-
-template <class Body>
-int guarded(Body&& body) noexcept {
-  try {
-    return body();
-  } catch (...) {
-    return SQLITE_NOMEM;
-  }
-}
+WalFile* wal_file(sqlite3_file* file) { return static_cast<WalFile*>(file); }
 
 }  // namespace
 
@@ -132,25 +121,25 @@ int WalFile::sync(int flags) {
 const sqlite3_io_methods WalFile::kMethods = {
     2,
     [](sqlite3_file* f) {
-      sqlite3_file* real = self(f)->real();
+      sqlite3_file* real = wal_file(f)->real();
       const int rc = real->pMethods->xClose(real);
-      self(f)->~WalFile();
+      wal_file(f)->~WalFile();
       return rc;
     },
-    [](sqlite3_file* f, void* bytes, int size, sqlite3_int64 offset) { return guarded([&] { return self(f)->read(bytes, size, offset); }); },
-    [](sqlite3_file* f, const void* bytes, int size, sqlite3_int64 offset) { return guarded([&] { return self(f)->write(bytes, size, offset); }); },
-    [](sqlite3_file* f, sqlite3_int64 size) { return guarded([&] { return self(f)->truncate(size); }); },
-    [](sqlite3_file* f, int flags) { return guarded([&] { return self(f)->sync(flags); }); },
-    [](sqlite3_file* f, sqlite3_int64* size) { return self(f)->real()->pMethods->xFileSize(self(f)->real(), size); },
+    [](sqlite3_file* f, void* bytes, int size, sqlite3_int64 offset) { return no_throw([&] { return wal_file(f)->read(bytes, size, offset); }); },
+    [](sqlite3_file* f, const void* bytes, int size, sqlite3_int64 offset) { return no_throw([&] { return wal_file(f)->write(bytes, size, offset); }); },
+    [](sqlite3_file* f, sqlite3_int64 size) { return no_throw([&] { return wal_file(f)->truncate(size); }); },
+    [](sqlite3_file* f, int flags) { return no_throw([&] { return wal_file(f)->sync(flags); }); },
+    [](sqlite3_file* f, sqlite3_int64* size) { return wal_file(f)->real()->pMethods->xFileSize(wal_file(f)->real(), size); },
     [](sqlite3_file*, int) { return SQLITE_OK; },
     [](sqlite3_file*, int) { return SQLITE_OK; },
     [](sqlite3_file*, int* reserved) {
       *reserved = 0;
       return SQLITE_OK;
     },
-    [](sqlite3_file* f, int op, void* argument) { return self(f)->real()->pMethods->xFileControl(self(f)->real(), op, argument); },
-    [](sqlite3_file* f) { return self(f)->real()->pMethods->xSectorSize(self(f)->real()); },
-    [](sqlite3_file* f) { return self(f)->real()->pMethods->xDeviceCharacteristics(self(f)->real()); },
+    [](sqlite3_file* f, int op, void* argument) { return wal_file(f)->real()->pMethods->xFileControl(wal_file(f)->real(), op, argument); },
+    [](sqlite3_file* f) { return wal_file(f)->real()->pMethods->xSectorSize(wal_file(f)->real()); },
+    [](sqlite3_file* f) { return wal_file(f)->real()->pMethods->xDeviceCharacteristics(wal_file(f)->real()); },
     // Never called on a WAL.
     [](sqlite3_file*, int, int, int, void volatile**) { return SQLITE_IOERR; },
     [](sqlite3_file*, int, int, int) { return SQLITE_IOERR; },
