@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 
@@ -33,10 +34,19 @@ class DirectoryTest : public ::testing::Test {
     std::unique_ptr<Owner> owner;
   };
   std::unique_ptr<Opened> open(const std::string& name, std::int64_t pid) {
+    auto opened = opening(name, pid, {});
+    if (!opened) {
+      EXPECT_EQ(opened.error().outcome, Outcome::epoch_closed) << opened.error().message;
+      return nullptr;
+    }
+    return std::move(*opened);
+  }
+  // `warm`: what a process of this machine read before.
+  Result<std::unique_ptr<Opened>> opening(const std::string& name, std::int64_t pid, ListFold warm) {
     auto opened = std::make_unique<Opened>();
+    opened->fold = std::move(warm);
     auto home = home::open_home(*runtime, *opened->disk, "file://" + folder + "/home");
-    EXPECT_TRUE(home) << home.error().message;
-    if (!home) return nullptr;
+    if (!home) return tl::unexpected(home.error());
     opened->home = std::move(*home);
     auto claims = DiskClaimLog::open(*opened->disk, folder + "/claims-" + name);
     EXPECT_TRUE(claims);
@@ -46,10 +56,7 @@ class DirectoryTest : public ::testing::Test {
     options.info.pid = pid;
     options.calm_changes = 1'000'000;
     auto owner = Owner::open(*runtime, opened->home->stream(*StreamName::parse("app")), *opened->claims, opened->fold, options);
-    if (!owner) {
-      EXPECT_EQ(owner.error().outcome, Outcome::epoch_closed) << owner.error().message;
-      return nullptr;
-    }
+    if (!owner) return tl::unexpected(owner.error());
     opened->owner = std::move(*owner);
     return opened;
   }
@@ -58,6 +65,14 @@ class DirectoryTest : public ::testing::Test {
     auto ticket = owner.submit(to_bytes(as_bytes(text)), deadline);
     if (!ticket) return Fate{Kind::refused, {}, ticket.error()};
     return owner.wait(*ticket, deadline, nullptr);
+  }
+
+  std::vector<std::filesystem::path> objects() const {  // of the log, in order
+    std::vector<std::filesystem::path> paths;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder + "/home/app/@log"))
+      if (entry.is_regular_file()) paths.push_back(entry.path());
+    std::sort(paths.begin(), paths.end());
+    return paths;
   }
 
   std::unique_ptr<Runtime> runtime = io::make_system_runtime();
@@ -123,6 +138,54 @@ TEST_F(DirectoryTest, NothingAcknowledgedIsLostAndNothingRefusedIsThere) {
   for (const std::string& text : last->fold.data()) ++times[text];
   for (const std::string& text : acknowledged) EXPECT_EQ(times[text], 1) << text;
   for (const std::string& text : refused) EXPECT_EQ(times.count(text), 0u) << text;
+}
+
+// An older copy of the home was put back, or its newest object is lost: this machine's fold holds an acknowledged commit that the log lacks. A claim would
+// put new commits upon a history without it, and no reader could ever fold them.
+TEST_F(DirectoryTest, ALogThatEndsBeforeWhatThisMachineReadIsNotWrittenOn) {
+  auto one = open("one", 11);
+  ASSERT_TRUE(one);
+  ASSERT_EQ(commit(*one->owner, "kept").kind, Kind::acknowledged);
+  ASSERT_TRUE(one->owner->stop(runtime->now() + 5s));
+  one = open("one", 11);
+  ASSERT_TRUE(one);
+  ASSERT_EQ(commit(*one->owner, "lost").kind, Kind::acknowledged);
+  ASSERT_TRUE(one->owner->stop(runtime->now() + 5s));
+  ListFold warm;
+  {
+    auto reader = open("reader", 12);
+    ASSERT_TRUE(reader);
+    warm = reader->fold;
+    ASSERT_TRUE(reader->owner->stop(runtime->now() + 5s));
+  }
+  ASSERT_EQ(warm.data(), (std::vector<std::string>{"kept", "lost"}));
+  while (objects().size() > 3) std::filesystem::remove(objects().back());
+  const auto before = objects();
+  const auto refused = opening("one", 11, warm);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().outcome, Outcome::fence_unavailable);
+  EXPECT_NE(refused.error().message.find("the home has less now"), std::string::npos) << refused.error().message;
+  EXPECT_NE(refused.error().message.find("Nothing was claimed"), std::string::npos) << refused.error().message;
+  EXPECT_EQ(objects(), before);
+}
+
+// The home is not mounted, or was emptied: no new database is made over the commits this machine knows.
+TEST_F(DirectoryTest, AnEmptiedHomeIsNotANewOneToWhoeverReadIt) {
+  auto one = open("one", 11);
+  ASSERT_TRUE(one);
+  ASSERT_EQ(commit(*one->owner, "kept").kind, Kind::acknowledged);
+  ASSERT_TRUE(one->owner->stop(runtime->now() + 5s));
+  auto two = open("two", 12);
+  ASSERT_TRUE(two);
+  const ListFold warm = two->fold;
+  two.reset();
+  std::filesystem::remove_all(folder + "/home");
+  std::filesystem::create_directory(folder + "/home");
+  const auto refused = opening("two", 12, warm);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().outcome, Outcome::fence_unavailable);
+  EXPECT_NE(refused.error().message.find("Is the home mounted"), std::string::npos) << refused.error().message;
+  EXPECT_FALSE(std::filesystem::exists(folder + "/home/app/@log"));
 }
 
 }  // namespace

@@ -93,12 +93,33 @@ class Opening {
   Result<Seen> look() {
     auto stat = ask_([&] { return stream_.stat(); });
     if (stat) return Seen(*stat);
-    if (stat.error().outcome == Outcome::not_found && options_.create) return Seen();
-    return tl::unexpected(error_of(stat.error()));
+    if (stat.error().outcome != Outcome::not_found || !options_.create) return tl::unexpected(error_of(stat.error()));
+    // A home that lost the stream (emptied, or a folder that is not mounted) must not be taken for one that never had it: a new database over
+    // acknowledged commits would hide them. There is no way yet to delete a stream; when there is one, its tombstone is told apart here.
+    if (!fold_.position().text.empty()) return tl::unexpected(lost(stat.error().message));
+    return Seen();
+  }
+
+  // The home has less than the fold was given by it earlier. Claiming would put new commits upon a history that lacks acknowledged ones.
+  Error lost(const std::string& found) const {
+    return Error{Outcome::fence_unavailable,
+                 fmt::format("'{}' was read on this machine up to {}, and the home has less now: {} Nothing was claimed and nothing was changed. Is the home "
+                             "mounted, and the right one? Put its newer state back; if that is lost for good, move this machine's local copy of '{}' away "
+                             "(it may hold the only copy of those commits) and open again.",
+                             name_, fold_.position().text, found, name_),
+                 {}};
   }
 
   // Reads to within one batch of the tail, so that a healthy owner is out for milliseconds, not for a download.
   Result<> warm_up(Offset tail) {
+    if (tail < fold_.position()) {
+      // Never so in a sound home: what the fold holds was acknowledged by it. The home is asked for that place, and says in its own words what is wrong.
+      const Offset before = fold_.position();
+      auto read = read_on("warm");
+      if (!read && read.error().outcome == Outcome::fence_unavailable) return tl::unexpected(lost(read.error().message));
+      if (!read) return tl::unexpected(read.error());
+      if (fold_.position() == before) return tl::unexpected(lost(fmt::format("its log ends at {}.", tail.text)));
+    }
     for (unsigned pass = 0; pass < kMaxWarmPasses; ++pass) {
       bool near = false;
       while (!near && reached() < tail) {

@@ -328,6 +328,35 @@ TEST_F(ObjectHome, an_older_copy_put_back_is_noticed_by_a_warm_one) {
   EXPECT_EQ(read.error().outcome, Outcome::fence_unavailable) << read.error().message;
 }
 
+// The owner itself: its newest object is gone. It learns so from its next look, not from readers that cannot fold what it wrote behind the hole.
+TEST_F(ObjectHome, a_log_that_lost_its_end_is_noticed_by_the_one_who_wrote_it) {
+  auto a = process(), idle = process();
+  filled(a, 3);
+  ASSERT_TRUE(a.stream->stat());
+  const auto seen = idle.stream->stat();
+  ASSERT_TRUE(seen);
+  ASSERT_TRUE(bucket->erase(log_key(4)));
+  auto stat = a.stream->stat();
+  ASSERT_TRUE(stat) << stat.error().message;
+  EXPECT_EQ(stat->last_sequence, Sequence{2}) << "what is there, so that the owner sees its acknowledged write missing";
+  EXPECT_EQ(stat->claim_id, a.receipt.claim_id);
+  auto read = idle.stream->read(seen->tail, {});
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().outcome, Outcome::fence_unavailable) << read.error().message;
+}
+
+TEST_F(ObjectHome, a_hole_behind_what_was_folded_is_damage) {
+  auto a = process(), b = process();
+  filled(a, 3);
+  ASSERT_TRUE(b.stream->stat());
+  ASSERT_TRUE(append(a, "4"));
+  ASSERT_TRUE(bucket->erase(log_key(4)));
+  auto stat = b.stream->stat();
+  ASSERT_FALSE(stat);
+  EXPECT_EQ(stat.error().outcome, Outcome::fence_unavailable);
+  EXPECT_NE(stat.error().message.find("missing"), std::string::npos) << stat.error().message;
+}
+
 TEST_F(ObjectHome, an_offset_of_a_stream_made_anew_is_gone) {
   auto a = process();
   filled(a, 3);

@@ -116,8 +116,17 @@ ObjectStream::Step<> ObjectStream::take_next(std::uint64_t listed, std::vector<R
 ObjectStream::Step<bool> ObjectStream::catch_up(std::vector<Record>* out, const ReadLimit& limit) {
   std::uint64_t bytes = 0;
   for (;;) {
-    auto ids = list_from(fold_.next_id(), kListPage);
+    const auto next = fold_.next_id();
+    // The newest object folded is listed along with what follows it: a log that lost its end, or was put back to an older state, shows by its absence. What
+    // was written after it would stand behind a hole, and nobody could read it.
+    const bool overlap = next > fold_.base();
+    auto ids = list_from(overlap ? next - 1 : next, kListPage);
     if (!ids) return tl::unexpected(ids.error());
+    if (overlap && (ids->empty() || ids->front() != next - 1)) {
+      unchecked_from_ = std::min(unchecked_from_, next - 1);
+      if (auto ok = check_mark(); !ok) return tl::unexpected(ok.error());
+      return damaged(next - 1, "it was there before and is missing now");
+    }
     for (auto id : *ids)
       while (fold_.next_id() <= id) {
         if (out != nullptr && (out->size() >= limit.records || bytes >= limit.bytes)) return false;
@@ -134,6 +143,11 @@ ObjectStream::Step<> ObjectStream::catch_up_all() {
     if (auto ok = begin(std::nullopt, {}); !ok) return ok;
   }
   auto done = catch_up(nullptr, kNoLimit);
+  // Damaged: asked once more from the beginning, so that a log that is whole but shorter is told as what it is now. An owner sees its own writes missing.
+  if (!done && done.error().outcome == Outcome::fence_unavailable) {
+    begun_ = true;
+    done = catch_up(nullptr, kNoLimit);
+  }
   if (!done) return tl::unexpected(done.error());
   return {};
 }
