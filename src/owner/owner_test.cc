@@ -381,5 +381,20 @@ TEST_F(OwnerTest, EverythingEndsWhenTheProcessIsStopped) {
   EXPECT_FALSE(b.open());
 }
 
+// A full disk of the home must not read like a home that is silent.
+TEST_F(OwnerTest, WhoeverGivesUpWaitingIsToldTheHomesLastAnswer) {
+  auto owner = a.must_open();
+  a.home.set_hook([](const CallInfo&) { return Trouble::unavailable; });
+  const auto ticket = owner->submit(bytes("x"), in(1s));
+  ASSERT_TRUE(ticket);
+  const Fate fate = owner->wait(*ticket, in(1s), nullptr);
+  ASSERT_EQ(fate.kind, Fate::Kind::undecided);
+  EXPECT_NE(fate.error->message.find("its last answer: the memory home is out of reach"), std::string::npos) << fate.error->message;
+  const auto confirmed = owner->confirm(in(1s));
+  ASSERT_FALSE(confirmed);
+  EXPECT_NE(confirmed.error().message.find("its last answer: the memory home is out of reach"), std::string::npos) << confirmed.error().message;
+  a.home.set_hook({});
+}
+
 }  // namespace
 }  // namespace onepen::owner

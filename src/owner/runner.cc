@@ -89,13 +89,17 @@ Result<Ticket> Runner::submit(Bytes payload, Instant deadline) {
   }
 }
 
+std::string Runner::last_answer() const {
+  return trouble_.empty() ? std::string("the home gave no answer in time") : "the home did not take it in time; its last answer: " + trouble_;
+}
+
 Fate Runner::wait(Ticket ticket, Instant deadline, const std::atomic<bool>* interrupted) {
   const bool decided = wait_for({Wanted::What::fate, ticket}, deadline, interrupted);
   const Lock lock(mutex_);
   if (!decided || !fates_.decided(ticket)) {
     const std::string why = decided                                         ? "the handle was closed"
                             : interrupted != nullptr && interrupted->load() ? "the wait was interrupted"
-                                                                            : "the home gave no answer in time";
+                                                                            : last_answer();
     return Fate{Fate::Kind::undecided, {}, Error{Outcome::unknown, fmt::format("{}: this append to '{}' may be in the stream, now or later", why, name_), {}}};
   }
   Fate fate = fates_.of(ticket);
@@ -120,7 +124,7 @@ Result<Offset> Runner::confirm(Instant deadline) {
   confirms_.erase(id);
   if (!result) {
     return tl::unexpected(
-        Error{Outcome::unknown, fmt::format("the home of '{}' did not confirm in time: what was written before may or may not be in the stream", name_), {}});
+        Error{Outcome::unknown, fmt::format("'{}' was not confirmed in time: {}. What was written before may or may not be in the stream", name_, last_answer()), {}});
   }
   if (*result && untold_error_) {  // something submitted before was refused and nobody knows yet
     Error error = *untold_error_;

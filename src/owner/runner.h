@@ -58,6 +58,8 @@ class Runner : public Owner {
   Mail take() ONEPEN_EXCLUDES(mutex_);
   void step(core::Event event) ONEPEN_EXCLUDES(mutex_);
   std::vector<Signal*> publish(core::Effects& effects) ONEPEN_REQUIRES(mutex_);
+  void remember_trouble(const core::Event& answer) ONEPEN_EXCLUDES(mutex_);
+  std::string last_answer() const ONEPEN_REQUIRES(mutex_);
   void tell_listeners() ONEPEN_EXCLUDES(mutex_);
   bool sleep();  // until mail or the next thing to do; false: the process is being stopped
   void beat_when_due();
@@ -95,6 +97,7 @@ class Runner : public Owner {
   bool listeners_told_ ONEPEN_GUARDED_BY(mutex_) = false;
   std::vector<std::function<void(const Reset&)>> listeners_ ONEPEN_GUARDED_BY(mutex_);
   Status status_ ONEPEN_GUARDED_BY(mutex_);
+  std::string trouble_ ONEPEN_GUARDED_BY(mutex_);  // the message of the home's last refusal; empty when it answered well, or not at all
   bool stopping_ ONEPEN_GUARDED_BY(mutex_) = false;
   bool ended_ ONEPEN_GUARDED_BY(mutex_) = false;  // the owner thread has left its loop
   std::optional<Result<>> stopped_ ONEPEN_GUARDED_BY(mutex_);

@@ -20,6 +20,7 @@ void Runner::run() {
       const core::Request request = std::move(*request_);
       request_.reset();
       core::Event answer = carry_out(*stream_, request);
+      remember_trouble(answer);
       if (ONEPEN_FAILPOINT("owner.before_answer")) break;
       Mail meanwhile = take();  // first what came in while it was out, so that the next batch takes it along
       if (meanwhile.any() && !meanwhile.give_up) step(std::move(meanwhile.queued));
@@ -67,6 +68,16 @@ void Runner::step(core::Event event) {
     options_.log(LogLevel::warn, "'" + name_ + "': the append that was given up " + (landed ? "is in the stream" : "is not in the stream and never will be"));
   }
   tell_listeners();
+}
+
+// Why what is asked for does not come to pass, in the home's own words: a full disk must be told as one to whoever gives up waiting.
+void Runner::remember_trouble(const core::Event& answer) {
+  std::string trouble;
+  if (const auto* batch = std::get_if<core::BatchAnswered>(&answer); batch != nullptr && !batch->answer) trouble = batch->answer.error().message;
+  if (const auto* stat = std::get_if<core::StatAnswered>(&answer); stat != nullptr && !stat->answer) trouble = stat->answer.error().message;
+  if (const auto* read = std::get_if<core::ReadAnswered>(&answer); read != nullptr && !read->answer) trouble = read->answer.error().message;
+  const Lock lock(mutex_);
+  trouble_ = std::move(trouble);
 }
 
 // Answers under the lock; the caller wakes their waiters without it.
