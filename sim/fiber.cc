@@ -7,15 +7,6 @@
 
 #include "base/check.h"
 
-// g++ says it by a macro, clang 19 by a feature.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ONEPEN_SIM_ASAN 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__)
-#define ONEPEN_SIM_ASAN 1
-#endif
 #if defined(ONEPEN_SIM_ASAN)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>

@@ -10,6 +10,16 @@
 #include <functional>
 #include <vector>
 
+// g++ says it by a macro, clang 19 by a feature.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ONEPEN_SIM_ASAN 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define ONEPEN_SIM_ASAN 1
+#endif
+
 namespace onepen::sim {
 
 // Stacks with an inaccessible page below, reused from run to run (mapping them is what costs).
@@ -22,7 +32,7 @@ class StackPool {
   void* take();  // the lowest usable byte; kBytes of it
   void give(void* stack) { free_.push_back(stack); }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ONEPEN_SIM_ASAN)
   static constexpr std::size_t kBytes = 2u << 20;
 #else
   static constexpr std::size_t kBytes = 512u << 10;
