@@ -13,8 +13,8 @@ namespace {
 using namespace onepen;
 using namespace onepen::bench;
 
-constexpr std::array<const char*, 16> kWords = {"amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "harbor",
-                                                "inlet", "juniper", "kelp", "lagoon", "meadow", "north", "orchid", "pine"};
+constexpr std::array<const char*, 16> kWords = {"amber", "birch",   "cedar", "delta",  "ember",  "fjord", "grove",  "harbor",
+                                                "inlet", "juniper", "kelp",  "lagoon", "meadow", "north", "orchid", "pine"};
 
 void run_sql(sqlite3* db, const char* sql) {
   char* message = nullptr;

@@ -6,7 +6,9 @@
 //            lock, fold the WAL,   look at   records   written and   LIST,     up to our own                the ready record
 //            hash every page       the log   missing   synced        PUT, mark claim                        goes before it
 //
-// "requests": what the home asked the place for in that part. The proof that the place can fence (once a process) is inside `claim` and not counted.
+// A warm copy is read on before the look. "requests": what the home asked the place for in that part. "prove": the proof that the place can fence, made
+// once a process before the first claim; its requests are not counted. From its end, or the claim's beginning, to the first COMMIT's end: claim_to_commit,
+// in which nobody can write.
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/wait.h>
@@ -52,14 +54,19 @@ double between(Clock::time_point from, Clock::time_point to) { return microsecon
 Json parts_of(Clock::time_point from, Clock::time_point home_asked, Clock::time_point opened, Clock::time_point committed, const std::vector<Call>& calls) {
   Json parts;
   Clock::time_point last = home_asked, claim_from = home_asked;
-  double stat = 0, warm = 0, claim = 0, rest = 0, log = 0;
+  double stat = 0, warm = 0, prove = 0, claim = 0, rest = 0, log = 0;
   std::uint64_t stat_requests = 0, warm_requests = 0, claim_requests = 0, rest_requests = 0;
   bool claimed = false;
   for (const Call& call : calls) {
     if (call.what == "append") break;  // the owner's thread: `ready`, then the commit
     const double took = between(call.from, call.to);
+    if (call.what == "prove") {
+      prove = took, claim_from = call.to;
+      continue;  // inside the claim, which is noted at its end
+    }
     if (call.what == "claim") {
-      log = between(last, call.from), claim += took, claim_requests += call.requests, claimed = true, claim_from = call.from;
+      log = between(last, call.from), claim += took - prove, claim_requests += call.requests, claimed = true;
+      if (prove == 0) claim_from = call.from;
     } else if (call.what == "stat") {
       stat += took, stat_requests += call.requests;
     } else if (claimed) {
@@ -73,6 +80,7 @@ Json parts_of(Clock::time_point from, Clock::time_point home_asked, Clock::time_
   parts["stat_ms"] = stat;
   parts["warm_ms"] = warm;
   parts["claim_log_ms"] = log;
+  parts["prove_ms"] = prove;
   parts["claim_ms"] = claim;
   parts["rest_ms"] = rest;
   parts["settle_ms"] = between(last, opened);
@@ -170,7 +178,7 @@ class Process {
   std::unique_ptr<std::FILE, CloseFile> to_, from_;
 };
 
-constexpr const char* kTimes[] = {"copy_ms", "stat_ms",   "warm_ms",   "claim_log_ms",       "claim_ms",
+constexpr const char* kTimes[] = {"copy_ms", "stat_ms",   "warm_ms",   "claim_log_ms",       "prove_ms", "claim_ms",
                                   "rest_ms", "settle_ms", "commit_ms", "claim_to_commit_ms", "total_ms"};
 
 Json measure(const std::string& scratch, std::int64_t log_length, std::int64_t database_bytes, std::int64_t takeovers, std::int64_t lag) {

@@ -110,7 +110,13 @@ std::unique_ptr<core::Home> watched_home(Runtime& runtime, io::Disk& disk, const
   if (!path) give_up(path.error().message);
   home::ObjectHomeOptions options;
   options.url = url;
-  options.prepare_writing = [&runtime, &disk, path = *path] { return home::probe_can_fence(runtime, *home::make_file_store(runtime, disk, path)); };
+  options.prepare_writing = [&runtime, &disk, &notes, path = *path] {
+    Call call{"prove", Clock::now(), {}, 0};
+    auto proved = home::probe_can_fence(runtime, *home::make_file_store(runtime, disk, path));
+    call.to = Clock::now();
+    notes.add(std::move(call));
+    return proved;
+  };
   auto store = std::make_unique<WatchedStore>(home::make_file_store(runtime, disk, *path), notes);
   return std::make_unique<WatchedHome>(home::make_object_home(runtime, std::move(store), std::move(options)), notes);
 }

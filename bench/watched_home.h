@@ -13,7 +13,7 @@
 namespace onepen::bench {
 
 struct Call {
-  std::string what;  // "stat", "claim", "append", "read"
+  std::string what;  // "stat", "claim", "append", "read"; "prove": that the place can fence, inside the first claim
   Clock::time_point from, to;
   std::uint64_t requests = 0;
 };
