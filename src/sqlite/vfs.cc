@@ -226,4 +226,14 @@ MainFile* find_main_file(const char* name) {
   return nullptr;
 }
 
+std::string landed_beside(const MainFile& file) {
+  std::string names;
+  const std::lock_guard lock(process().mutex);
+  for (MainFile* other : process().files) {
+    if (other == &file || file.connection() == nullptr || other->connection() != file.connection() || !other->landed()) continue;
+    names += (names.empty() ? "'" : ", '") + other->database().settings().name->text() + "'";
+  }
+  return names;
+}
+
 }  // namespace onepen::sqlite

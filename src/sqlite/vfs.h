@@ -23,5 +23,6 @@ int use_home(std::string url);
 void remember_main_file(MainFile* file);
 void forget_main_file(MainFile* file);
 MainFile* find_main_file(const char* name);
+std::string landed_beside(const MainFile& file);  // vfs_file.h
 
 }  // namespace onepen::sqlite

@@ -41,6 +41,10 @@ class MainFile : public sqlite3_file {
   OpenDatabase& database() { return *database_; }
   Registry& registry() { return registry_; }
   CaptureWatch& watch() { return database_->watch(); }
+  sqlite3* connection() const {
+    sqlite3** const at = connection_.load();
+    return at != nullptr ? *at : nullptr;
+  }
   bool landed() const { return landed_; }  // a commit of this connection landed and its write lock is not released yet
   void note_landed();
   bool take_sync_after_commit() { return std::exchange(sync_expected_, false); }
@@ -71,7 +75,7 @@ class MainFile : public sqlite3_file {
   const char* name_;
   Registry& registry_;
   std::shared_ptr<OpenDatabase> database_;
-  sqlite3** connection_ = nullptr;  // SQLITE_FCNTL_PDB
+  std::atomic<sqlite3**> connection_ = nullptr;  // SQLITE_FCNTL_PDB
   int level_ = SQLITE_LOCK_NONE;  // of the database file
   bool reading_ = false;          // holds a read mark: a read transaction is open
   bool write_locked_ = false, landed_ = false, sync_expected_ = false;
@@ -119,5 +123,7 @@ static_assert(!std::is_polymorphic_v<MainFile> && !std::is_polymorphic_v<WalFile
 std::string exclusive_sentence();
 std::string rollback_sentence();
 void forget_main_file(MainFile* file);  // vfs.h
+// The names of other databases whose part of this connection's COMMIT is in their streams already: SQLite commits one database after the other.
+std::string landed_beside(const MainFile& file);  // vfs.h
 
 }  // namespace onepen::sqlite

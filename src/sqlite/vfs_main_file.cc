@@ -39,9 +39,9 @@ void MainFile::note_landed() {
 
 // sqlite3_is_interrupted() came with 3.41; parsing a blank tells as well: the parser looks at the flag at every blank and runs no statement.
 bool MainFile::interrupted() {
-  if (connection_ == nullptr || *connection_ == nullptr) return false;
+  if (connection() == nullptr) return false;
   sqlite3_stmt* none = nullptr;
-  const int rc = sqlite3_prepare_v2(*connection_, " ", 1, &none, nullptr);
+  const int rc = sqlite3_prepare_v2(connection(), " ", 1, &none, nullptr);
   sqlite3_finalize(none);
   return rc == SQLITE_INTERRUPT;
 }

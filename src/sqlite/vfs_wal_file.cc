@@ -79,6 +79,9 @@ int WalFile::write_captured(const std::uint8_t* bytes, int size, sqlite3_int64 o
     if (ONEPEN_FAILPOINT("capture.after_header")) return SQLITE_IOERR_WRITE;
     const int rc = capture.commit(files_, *held, std::as_bytes(std::span(bytes, page_size)), database.settings().commit_timeout);
     if (rc == SQLITE_OK) main_->note_landed();
+    else if (const std::string others = landed_beside(*main_); !others.empty())
+      return refuse_with(rc, last_refusal() + " But this COMMIT was of several databases, which SQLite commits one after the other: its part in " + others +
+                                 " was committed before, and is in the stream.");
     return rc;
   }
   switch (write.kind) {

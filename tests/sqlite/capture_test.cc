@@ -260,5 +260,21 @@ TEST_F(CaptureTest, AFencedHandleOfAnAttachingConnectionIsStoppedWhateverItsLock
   EXPECT_EQ(host.run("SELECT * FROM a.t").code, SQLITE_AUTH);
 }
 
+// SQLite commits several WAL databases one after the other. The sentence must not say that the transaction is nowhere when a part of it landed.
+TEST_F(CaptureTest, ARefusedPartOfACommitOfTwoDatabasesNamesThePartThatLanded) {
+  Sql host(world().uri("one", "a"));
+  host.ok("ATTACH '" + world().uri("two", "a") + "' AS b");
+  host.ok("CREATE TABLE t(x); CREATE TABLE b.t(x)");
+  Sql other(world().uri("two", "other"));
+  other.ok("INSERT INTO t VALUES('other')");
+  EXPECT_EQ(host.run("BEGIN; INSERT INTO t VALUES('both'); INSERT INTO b.t VALUES('both'); COMMIT").code, SQLITE_AUTH);
+  EXPECT_NE(sqlite::last_refusal().find("its part in 'one' was committed before"), std::string::npos) << sqlite::last_refusal();
+  static_cast<void>(host.run("ROLLBACK"));
+  EXPECT_EQ(host.ok("SELECT x FROM t"), "both");
+  EXPECT_EQ(other.ok("SELECT group_concat(x) FROM t"), "other");
+  expect_rebuilds(host, "one");
+  expect_rebuilds(other, "two");
+}
+
 }  // namespace
 }  // namespace onepen::testing
