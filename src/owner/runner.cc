@@ -97,9 +97,7 @@ Fate Runner::wait(Ticket ticket, Instant deadline, const std::atomic<bool>* inte
   const bool decided = wait_for({Wanted::What::fate, ticket}, deadline, interrupted);
   const Lock lock(mutex_);
   if (!decided || !fates_.decided(ticket)) {
-    const std::string why = decided                                         ? "the handle was closed"
-                            : interrupted != nullptr && interrupted->load() ? "the wait was interrupted"
-                                                                            : last_answer();
+    const std::string why = decided ? "the handle was closed" : interrupted != nullptr && interrupted->load() ? "the wait was interrupted" : last_answer();
     return Fate{Fate::Kind::undecided, {}, Error{Outcome::unknown, fmt::format("{}: this append to '{}' may be in the stream, now or later", why, name_), {}}};
   }
   Fate fate = fates_.of(ticket);
@@ -124,7 +122,9 @@ Result<Offset> Runner::confirm(Instant deadline) {
   confirms_.erase(id);
   if (!result) {
     return tl::unexpected(
-        Error{Outcome::unknown, fmt::format("'{}' was not confirmed in time: {}. What was written before may or may not be in the stream", name_, last_answer()), {}});
+        Error{Outcome::unknown,
+              fmt::format("'{}' was not confirmed in time: {}. What was written before may or may not be in the stream", name_, last_answer()),
+              {}});
   }
   if (*result && untold_error_) {  // something submitted before was refused and nobody knows yet
     Error error = *untold_error_;
