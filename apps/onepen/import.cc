@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "apps/onepen/output.h"
@@ -23,6 +24,8 @@ Error exists(const std::string& name, const Rooms& rooms, std::optional<Owner> c
 // Seen before anything is claimed. The whole check comes with the import itself.
 Result<> looks_like_database(const std::string& file) {
   if (!sqlite::file_exists(file)) return tl::unexpected(Error{Outcome::not_found, fmt::format("There is no file {}. Nothing was written.", file), {}});
+  if (std::error_code ignored; std::filesystem::is_directory(file, ignored))
+    return tl::unexpected(Error{Outcome::invalid, fmt::format("{} is a folder; import takes a SQLite file. Nothing was written.", file), {}});
   auto db = sqlite::open_plain(file, SQLITE_OPEN_READONLY);
   if (!db) return tl::unexpected(db.error());
   const auto tables = sqlite::plain_value(db->get(), file, "SELECT count(*) FROM sqlite_schema");

@@ -187,8 +187,12 @@ int SqlShell::run_input(const std::string& prompt) {
 
 int SqlShell::finish(int code) {
   if (sqlite3_get_autocommit(db_) == 0) {
+    const bool wrote = sqlite3_txn_state(db_, nullptr) == SQLITE_TXN_WRITE;
     sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
-    if (code == kOk) note("onepen: the transaction was begun and never committed; it was rolled back.");
+    // A script must not take it for done.
+    if (code == kOk && wrote)
+      return report(common_, kUsage, "invalid",
+                    "The transaction was begun and never committed: it was rolled back, and nothing of it was written. End it with COMMIT.");
   }
   if (common_.json && code == kOk) print(nlohmann::json{{"results", results_->all}}.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   return code;

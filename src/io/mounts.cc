@@ -1,12 +1,14 @@
 #include "io/mounts.h"
 
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 namespace onepen::io {
@@ -88,6 +90,22 @@ std::string existing_above(const std::string& path) {
   return "/";
 }
 
+std::string_view local_filesystem_by_magic(std::int64_t magic) {
+  // linux/magic.h and statfs(2); the kernel widens the 32-bit magics differently by architecture.
+  static constexpr std::array<std::pair<std::uint32_t, std::string_view>, 8> kKnown{{{0xef53, "ext4"},
+                                                                                     {0x58465342, "xfs"},
+                                                                                     {0x9123683e, "btrfs"},
+                                                                                     {0xf2f52010, "f2fs"},
+                                                                                     {0x2fc12fc1, "zfs"},
+                                                                                     {0x01021994, "tmpfs"},
+                                                                                     {0x858458f6, "ramfs"},
+                                                                                     {0x794c7630, "overlay"}}};
+  for (const auto& [known, name] : kKnown)
+    if (known == static_cast<std::uint32_t>(magic)) return name;
+  return {};
+}
+
+namespace {
 std::string read_mountinfo() {
   std::string out;
   std::FILE* file = std::fopen("/proc/self/mountinfo", "re");
@@ -96,6 +114,17 @@ std::string read_mountinfo() {
   while (auto n = std::fread(buffer.data(), 1, buffer.size(), file)) out.append(buffer.data(), n);
   std::fclose(file);
   return out;
+}
+}  // namespace
+
+std::string mountinfo_for(const std::string& real_path) {
+  std::string text = read_mountinfo();
+  if (mount_of(text, real_path)) return text;
+  struct statfs info{};
+  if (::statfs(real_path.c_str(), &info) != 0) return text;
+  const auto name = local_filesystem_by_magic(static_cast<std::int64_t>(info.f_type));
+  if (!name.empty()) text.append("0 0 0:0 / / rw - ").append(name).append(" none rw\n");
+  return text;
 }
 
 PathFacts look_at(const std::string& path) {

@@ -1,5 +1,6 @@
 // Which filesystem a path lies on, from the text of /proc/self/mountinfo (proc(5)). The parser is pure, so that tests can feed it any mount.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,8 +25,12 @@ bool local_filesystem(std::string_view type);
 // The deepest folder at or above `path` (absolute) that exists, without symbolic links; "/" when nothing else does.
 std::string existing_above(const std::string& path);
 
-// /proc/self/mountinfo; empty when it cannot be read.
-std::string read_mountinfo();
+// The name of a local filesystem by its statfs(2) magic; empty: not known as local.
+std::string_view local_filesystem_by_magic(std::int64_t magic);
+
+// The text of /proc/self/mountinfo. Where it says nothing of `real_path` (in a chroot it lists only what was mounted inside) and statfs(2) knows a local
+// filesystem there, a line for "/" says so at its end.
+std::string mountinfo_for(const std::string& real_path);
 
 // What a path is, before anything is opened there.
 struct PathFacts {

@@ -111,7 +111,8 @@ std::string copies_folder(const CopyPlace& place) {
 
 Result<CopyFolder> choose_copy(io::Disk& disk, const CopyPlace& place, const Log& log) {
   const std::string parent = copies_folder(place);
-  if (auto local = judge_cache_root(io::read_mountinfo(), io::existing_above(parent)); !local) return tl::unexpected(local.error());
+  const std::string real = io::existing_above(parent);
+  if (auto local = judge_cache_root(io::mountinfo_for(real), real); !local) return tl::unexpected(local.error());
   if (auto made = disk.make_folders(parent); !made) return failed(made.error());
   auto choosing = open_file(parent + "/choose", OpenMode::create);
   if (!choosing) return tl::unexpected(choosing.error());

@@ -86,8 +86,8 @@ class Commands:
         self.refusal(USAGE, "sql", "app", "SELECT * FROM missing")
         self.onepen("sql", "app", "--write", "INSERT INTO t VALUES (1); INSERT INTO t VALUES (1)", expect=USAGE)
         check(self.value("app", "SELECT count(*) FROM t") == 1, "the first statement was committed by itself")
-        _, err = self.onepen("sql", "app", "--write", "BEGIN; INSERT INTO t VALUES (2)")
-        check("rolled back" in err, "a transaction that was left open must be told", err)
+        _, err = self.onepen("sql", "app", "--write", "BEGIN; INSERT INTO t VALUES (2)", expect=USAGE)
+        check("rolled back" in err, "a transaction that was left open must be told, and a script must see it", err)
         check(self.value("app", "SELECT count(*) FROM t") == 1, "and is not there")
 
     def case_takeover_modes(self):
@@ -172,6 +172,7 @@ class Commands:
         junk.write_bytes(b"this is no database at all" * 100)
         self.root.give(junk)
         self.refusal(USAGE, "import", junk, "junk")
+        self.refusal(USAGE, "import", junk.parent, "junk")
         self.refusal(NOT_FOUND, "status", "junk")
 
     def case_verify_finds_a_changed_copy(self):

@@ -5,8 +5,10 @@
 #include "home/object/object_home.h"
 #include "home/object/open_home.h"
 #include "home/object/position.h"
+#include "io/mounts.h"
 #include "io/system_runtime.h"
 #include "tests/support/fault_store.h"
+#include "tests/support/temp_folder.h"
 #include "wire/log_object.h"
 
 namespace onepen::testing {
@@ -507,6 +509,15 @@ TEST_F(ObjectHome, the_probe_refuses_a_place_that_ignores_conditions_and_leaves_
   EXPECT_NE(refused.error().message.find("created twice"), std::string::npos) << refused.error().message;
   ASSERT_TRUE(home::probe_can_fence(*runtime, *bucket));
   EXPECT_TRUE(bucket->keys().empty());
+}
+
+TEST(Places, a_chroot_whose_mounts_say_nothing_is_judged_by_the_filesystem_itself) {
+  EXPECT_EQ(io::local_filesystem_by_magic(0xef53), "ext4");
+  EXPECT_EQ(io::local_filesystem_by_magic(static_cast<std::int32_t>(0x9123683e)), "btrfs");  // as a 32-bit kernel widens it
+  EXPECT_EQ(io::local_filesystem_by_magic(0x6969), "") << "nfs";
+  EXPECT_EQ(io::local_filesystem_by_magic(0x65735546), "") << "fuse";
+  const TempFolder folder;
+  EXPECT_TRUE(io::mount_of(io::mountinfo_for(folder.path()), folder.path()));
 }
 
 TEST(Places, network_filesystems_are_refused_unless_they_do_not_cache_lookups) {

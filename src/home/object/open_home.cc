@@ -57,7 +57,7 @@ std::string without_slashes_at_end(std::string path) {
   return path;
 }
 
-Result<> judge(const io::PathFacts& facts) { return judge_filesystem(io::read_mountinfo(), facts.real); }
+Result<> judge(const io::PathFacts& facts) { return judge_filesystem(io::mountinfo_for(facts.real), facts.real); }
 
 // Before the first claim: the folder is there, can be written, and keeps two writers apart.
 Result<> prepare_writing(Runtime& runtime, io::Disk& disk, const std::string& path) {
