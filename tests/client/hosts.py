@@ -6,6 +6,7 @@ import pathlib
 import pty
 import re
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -134,13 +135,28 @@ class Python(LineHost):
         self.ask_open(lambda: self.worker.open(uri("app", self.home)))
 
 
+def readable(root):
+    """Node, its program and the modules it loads, where the unprivileged user may read them: the build folder may be closed to it."""
+    node = root.bin / "node-host"
+    modules = node / "node_modules"
+    if not node.exists():
+        source = NODE_MODULES / "node_modules"
+        for part in ("better-sqlite3/package.json", "better-sqlite3/lib", "better-sqlite3/build/Release/better_sqlite3.node", "bindings", "file-uri-to-path"):
+            target = modules / part
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if (source / part).is_dir() else shutil.copy2)(source / part, target)
+        shutil.copy2(HERE / "better_sqlite3_host.js", node / "host.js")
+        subprocess.run(["chmod", "-R", "a+rX", str(node)], check=True)
+    return [(NODE_MODULES / "node").resolve(), node / "host.js", node]
+
+
 class BetterSqlite3(LineHost):
     name = "better-sqlite3"
 
     def __init__(self, root, home, cache):
         self.home = home
         check((NODE_MODULES / "node_modules" / "better-sqlite3").exists(), f"better-sqlite3 is not installed in {NODE_MODULES}: run install_better_sqlite3.py first")
-        self.worker = Worker(root, env={"ONEPEN_CACHE": cache}, argv=[NODE_MODULES / "node", HERE / "better_sqlite3_host.js", NODE_MODULES, root.extension(hooks=False)])
+        self.worker = Worker(root, env={"ONEPEN_CACHE": cache}, argv=[*readable(root), root.extension(hooks=False)])
         self.pid = self.worker.pid
 
     def open(self):
