@@ -32,7 +32,7 @@ Bytes sealed(ByteView input) {
   ByteWriter writer(out);
   writer.raw(as_bytes("OPLG"));
   writer.u<std::uint16_t>(wire::kLogObjectVersion);
-  writer.u<std::uint16_t>(static_cast<std::uint16_t>(kind % 6));
+  writer.u<std::uint16_t>(static_cast<std::uint16_t>(kind % 7));
   writer.u<std::uint32_t>(static_cast<std::uint32_t>(20 + inside.size() + 8));
   writer.u<std::uint64_t>(body.size());
   writer.raw(inside);

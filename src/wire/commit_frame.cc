@@ -216,6 +216,11 @@ Result<> PartEncoder::add(std::uint32_t number, ByteView image, ByteView previou
   return {};
 }
 
+std::uint32_t PartEncoder::parts_of(std::uint32_t pages, std::uint32_t page_size) {
+  const auto each = static_cast<std::uint32_t>(image_budget(page_size) / page_size);
+  return pages / each + (pages % each != 0 ? 1 : 0);
+}
+
 Result<> PartEncoder::finish(std::uint64_t sum_after) {
   if (pages_in_part_ == 0) return misuse("it has no pages");
   return emit(true, sum_after);

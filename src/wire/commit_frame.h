@@ -102,6 +102,7 @@ class PartEncoder {
   // Emits the last part. At least one page must have been added. sum_after: page sum of the database after this commit.
   Result<> finish(std::uint64_t sum_after);
   std::uint32_t parts() const { return part_number_; }  // emitted so far
+  static std::uint32_t parts_of(std::uint32_t pages, std::uint32_t page_size);  // that a commit of so many pages takes
 
  private:
   Result<> emit(bool last, std::uint64_t sum_after);

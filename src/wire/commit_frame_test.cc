@@ -157,6 +157,7 @@ TEST(CommitFrame, PartsAreBoundedAndTheLastIsNeverEmpty) {
       for (std::uint32_t n = 1; n <= pages; ++n) ASSERT_TRUE(encoder.add(n, random));
       ASSERT_TRUE(encoder.finish(1));
       ASSERT_EQ(out.parts.size(), (pages + per_part - 1) / per_part);
+      EXPECT_EQ(PartEncoder::parts_of(pages, page_size), out.parts.size()) << "what a copy counts landed commits by";
       std::uint32_t seen = 0;
       for (std::size_t i = 0; i < out.parts.size(); ++i) {
         EXPECT_LE(out.parts[i].size(), kMaxPartBytes);

@@ -39,16 +39,35 @@ void put_text(ByteWriter& out, std::string_view text) {
   out.raw(as_bytes(text));
 }
 
+void encode_person(ByteWriter& out, const core::OwnerInfo& who) {
+  for (const auto* text : {&who.name, &who.host, &who.version, &who.why, &who.liveness}) put_text(out, cut(*text));
+  put_i64(out, who.pid);
+  put_i64(out, who.started_ms);
+}
+core::OwnerInfo decode_person(ByteReader& in) {
+  core::OwnerInfo who;
+  for (auto* text : {&who.name, &who.host, &who.version, &who.why, &who.liveness}) *text = in.text(kMaxOwnerTextBytes);
+  who.pid = get_i64(in);
+  who.started_ms = get_i64(in);
+  return who;
+}
+
+void put_position(ByteWriter& out, core::Position p) {
+  out.u<std::uint64_t>(p.high);
+  out.u<std::uint64_t>(p.low);
+}
+core::Position get_position(ByteReader& in) {
+  core::Position p;
+  p.high = in.u<std::uint64_t>();
+  p.low = in.u<std::uint64_t>();
+  return p;
+}
+
 void encode_claim(ByteWriter& out, const ClaimBody& c) {
-  for (const auto* text : {&c.owner.name, &c.owner.host, &c.owner.version, &c.owner.why, &c.owner.liveness}) put_text(out, cut(*text));
-  put_i64(out, c.owner.pid);
-  put_i64(out, c.owner.started_ms);
+  encode_person(out, c.owner);
   out.u<std::uint8_t>(static_cast<std::uint8_t>((c.over ? kHasOver : 0) | (c.if_tail ? kHasTail : 0)));
   if (c.over) put_id(out, *c.over);
-  if (c.if_tail) {
-    out.u<std::uint64_t>(c.if_tail->high);
-    out.u<std::uint64_t>(c.if_tail->low);
-  }
+  if (c.if_tail) put_position(out, *c.if_tail);
   out.u<std::uint64_t>(c.closed_epoch.value);
   out.u<std::uint64_t>(c.closed_sequence.value);
   std::size_t skip = c.contenders.size() > core::kMaxContenders ? c.contenders.size() - core::kMaxContenders : 0;
@@ -58,18 +77,11 @@ void encode_claim(ByteWriter& out, const ClaimBody& c) {
 
 ClaimBody decode_claim(ByteReader& in, std::string& wrong) {
   ClaimBody c;
-  for (auto* text : {&c.owner.name, &c.owner.host, &c.owner.version, &c.owner.why, &c.owner.liveness}) *text = in.text(kMaxOwnerTextBytes);
-  c.owner.pid = get_i64(in);
-  c.owner.started_ms = get_i64(in);
+  c.owner = decode_person(in);
   auto has = in.u<std::uint8_t>();
   if ((has & ~(kHasOver | kHasTail)) != 0) wrong = "a claim's condition is of no known kind";
   if ((has & kHasOver) != 0) c.over = get_id<ClaimId>(in);
-  if ((has & kHasTail) != 0) {
-    core::Position p;
-    p.high = in.u<std::uint64_t>();
-    p.low = in.u<std::uint64_t>();
-    c.if_tail = p;
-  }
+  if ((has & kHasTail) != 0) c.if_tail = get_position(in);
   c.closed_epoch.value = in.u<std::uint64_t>();
   c.closed_sequence.value = in.u<std::uint64_t>();
   auto n = in.u<std::uint8_t>();
@@ -91,7 +103,7 @@ std::optional<std::string> decode_appends(ByteReader& in, std::uint32_t count, B
     auto kind = in.u<std::uint8_t>();
     auto size = in.u<std::uint32_t>();
     auto digest = in.u<std::uint64_t>();
-    if (kind != static_cast<std::uint8_t>(core::RecordKind::data) && kind != static_cast<std::uint8_t>(core::RecordKind::control))
+    if (kind < static_cast<std::uint8_t>(core::RecordKind::data) || kind > static_cast<std::uint8_t>(core::RecordKind::snapshot))
       return fmt::format("append {} is of kind {}", i, kind);
     if (size > body.size() - at) return fmt::format("append {} is longer than the object", i);
     out.push_back({static_cast<core::RecordKind>(kind), Digest{digest}, body.subspan(at, size)});
@@ -121,6 +133,7 @@ void encode_header(ByteWriter& out, const LogObject& o) {
   out.u<std::uint64_t>(o.prev_id);
   out.u<std::uint64_t>(o.prev_checksum);
   out.u<std::uint64_t>(o.claim_at);
+  out.u<std::uint64_t>(o.log_bytes);
   put_i64(out, o.time_ms);
   put_text(out, o.stream.text());
   if (o.kind == ObjectKind::claim) encode_claim(out, o.claim);
@@ -134,13 +147,18 @@ void encode_header(ByteWriter& out, const LogObject& o) {
     put_id(out, o.history.next);
     out.u<std::uint32_t>(o.history.next_ordinal);
     out.u<std::uint64_t>(o.history.floor.value);
+    put_id(out, o.history.newest_claim);
     put_text(out, cut(o.history.act));
+    put_position(out, o.history.common);
+    put_text(out, cut(o.history.snapshot));
   }
+  if (o.kind == ObjectKind::history || o.kind == ObjectKind::tombstone) encode_person(out, o.by);
+  if (o.kind == ObjectKind::evidence) put_text(out, std::string_view(o.what).substr(0, kMaxEvidenceBytes));
 }
 
 // Checks of what the numbers say together; the sentence is the fault.
 std::string inconsistent(const LogObject& o, std::uint32_t count, std::size_t body) {
-  for (auto number : {o.id, o.epoch.value, o.first.value, o.prev_id, o.claim_at, o.history.floor.value})
+  for (auto number : {o.id, o.epoch.value, o.first.value, o.prev_id, o.claim_at, o.log_bytes, o.history.floor.value})
     if (number > kMaxWireNumber) return "a number is above 2^53-1";
   if (o.id == 0) return "its id is 0";
   if (o.prev_id >= o.id || o.claim_at >= o.id) return "it points at an object that is not before it";
@@ -148,9 +166,11 @@ std::string inconsistent(const LogObject& o, std::uint32_t count, std::size_t bo
   if (o.kind != ObjectKind::appends && (count != 0 || body != 0)) return "it has appends and is not of that kind";
   if (o.kind == ObjectKind::claim && (o.epoch.value == 0 || o.first.value != 0)) return "a claim without epoch, or with a sequence";
   if (o.kind == ObjectKind::appends && (o.first.value == 0 || o.epoch.value == 0)) return "appends without sequence or epoch";
-  if ((o.kind == ObjectKind::claim || o.kind == ObjectKind::appends) && o.claim_id.nil()) return "it has no claim id";
+  if (o.kind == ObjectKind::evidence && (o.epoch.value == 0 || o.first.value != 0)) return "evidence without epoch, or with a sequence";
+  if (o.kind != ObjectKind::tombstone && o.kind != ObjectKind::history && o.claim_id.nil()) return "it has no claim id";
   if (o.kind == ObjectKind::history && (o.history.next.nil() || o.history.next_ordinal <= o.ordinal || o.history.next_ordinal > kMaxOrdinal))
     return "a new history without incarnation or with an ordinal that is not higher";
+  if (o.kind == ObjectKind::history && o.history.common.high >= o.id) return "a new history that has more in common with the old one than there was";
   return {};
 }
 
@@ -206,7 +226,7 @@ tl::expected<LogObject, ObjectFault> decode_log_object(ByteView bytes) {
     return damaged(bytes.size(), fmt::format("it ends after {} of {} bytes", bytes.size(), header + body + kChecksumBytes));
   if (bytes.size() > header + body + kChecksumBytes) return damaged(header + body + kChecksumBytes, "there is more after its end");
   if (checksum_of(bytes) != xxh3(bytes.first(bytes.size() - kChecksumBytes))) return damaged(header, "its checksum is wrong");
-  if (kind < 1 || kind > 4) return damaged(kKindAt, fmt::format("its kind is {}", kind));
+  if (kind < 1 || kind > 5) return damaged(kKindAt, fmt::format("its kind is {}", kind));
 
   ByteReader in(bytes.first(header - kChecksumBytes));
   in.raw(kFixedBytes);
@@ -223,26 +243,47 @@ tl::expected<LogObject, ObjectFault> decode_log_object(ByteView bytes) {
   auto prev_id = in.u<std::uint64_t>();
   auto prev_checksum = in.u<std::uint64_t>();
   auto claim_at = in.u<std::uint64_t>();
+  auto log_bytes = in.u<std::uint64_t>();
   auto time_ms = get_i64(in);
   auto name = StreamName::parse(in.text(256));
   if (in.failed()) return damaged(in.at(), "its header is cut short");
   if (!name) return damaged(in.at(), "it names no stream");
-  LogObject o{static_cast<ObjectKind>(kind), *name,  id, incarnation, ordinal, epoch, claim_id, put, first, prev_id, prev_checksum, claim_at, claims_since_data,
-              (flags & kRaced) != 0,         time_ms};
+  LogObject o{static_cast<ObjectKind>(kind),
+              *name,
+              id,
+              incarnation,
+              ordinal,
+              epoch,
+              claim_id,
+              put,
+              first,
+              prev_id,
+              prev_checksum,
+              claim_at,
+              claims_since_data,
+              log_bytes,
+              (flags & kRaced) != 0,
+              time_ms};
   std::string wrong = (flags & ~kRaced) != 0 ? "it has flags of no known meaning" : "";
   if (o.kind == ObjectKind::claim) o.claim = decode_claim(in, wrong);
   if (o.kind == ObjectKind::history) {
     o.history.next = get_id<Incarnation>(in);
     o.history.next_ordinal = in.u<std::uint32_t>();
     o.history.floor.value = in.u<std::uint64_t>();
+    o.history.newest_claim = get_id<ClaimId>(in);
     o.history.act = in.text(kMaxOwnerTextBytes);
+    o.history.common = get_position(in);
+    o.history.snapshot = in.text(kMaxOwnerTextBytes);
   }
+  if (o.kind == ObjectKind::history || o.kind == ObjectKind::tombstone) o.by = decode_person(in);
+  if (o.kind == ObjectKind::evidence) o.what = in.text(kMaxEvidenceBytes);
   if (wrong.empty()) wrong = inconsistent(o, count, static_cast<std::size_t>(body));
   if (wrong.empty() && o.kind == ObjectKind::appends)
     if (auto bad = decode_appends(in, count, bytes.subspan(header, static_cast<std::size_t>(body)), o.appends)) wrong = *bad;
   if (!wrong.empty()) return damaged(in.at(), wrong);
   if (in.failed() || in.left() != 0) return damaged(in.at(), "its header does not end where it says");
   o.checksum = checksum_of(bytes);
+  o.size = bytes.size();
   return o;
 }
 

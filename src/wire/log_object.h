@@ -21,6 +21,7 @@ inline constexpr std::size_t kMaxObjectBytes = 64u << 20;     // whole object; t
 inline constexpr std::size_t kMaxObjectHeaderBytes = 64u << 10;
 inline constexpr std::size_t kMaxObjectAppends = 4096;
 inline constexpr std::size_t kMaxOwnerTextBytes = 256;
+inline constexpr std::size_t kMaxEvidenceBytes = 1024;
 inline constexpr std::uint32_t kMaxOrdinal = 999'999;         // histories of one stream
 
 enum class ObjectKind : std::uint16_t {
@@ -28,6 +29,7 @@ enum class ObjectKind : std::uint16_t {
   appends = 2,    // a batch of one epoch
   tombstone = 3,  // the stream is deleted; ids go on (B7)
   history = 4,    // a new incarnation without an owner: restore, adoption, forced recovery (B7)
+  evidence = 5,   // an owner holds what the log lacks: the stream is suspect from here on (fence.md, "Incarnations")
 };
 
 struct ClaimBody {
@@ -48,7 +50,10 @@ struct HistoryBody {
   Incarnation next;           // of the new history; LogObject::incarnation is the old one's
   std::uint32_t next_ordinal = 0;
   Epoch floor;                // highest epoch known of the old history
+  ClaimId newest_claim;       // of the old history: base of a conditional claim in the new one
   std::string act;            // "restore", "adopt", "forced-recovery", "accept-loss"
+  core::Position common;      // the new history is the old one up to here
+  std::string snapshot;       // with a common point before the old tail: id of the snapshot the new history begins with; else empty
   bool operator==(const HistoryBody&) const = default;
 };
 
@@ -66,12 +71,16 @@ struct LogObject {
   std::uint64_t prev_checksum = 0;
   std::uint64_t claim_at = 0;           // id of the claim its epoch began with; claims: of the claim before
   std::uint32_t claims_since_data = 0;  // before it
+  std::uint64_t log_bytes = 0;          // bytes of all objects before it, as its maker folded
   bool raced = false;                   // a claim put before its maker had read every id below (B3): prev is not known
   std::int64_t time_ms = 0;             // wall clock of its maker; for people
   ClaimBody claim{};                    // kind claim
   std::vector<AppendBody> appends{};    // kind appends
   HistoryBody history{};                // kind history
+  core::OwnerInfo by{};                 // kinds history, tombstone: who did it, for the audit
+  std::string what{};                   // kind evidence: what was seen
   std::uint64_t checksum = 0;           // own checksum; set by decode and known after encode (checksum_of)
+  std::uint64_t size = 0;               // bytes of the whole object; set by decode
 };
 
 struct ObjectFault {

@@ -64,7 +64,27 @@ LogObject history_object() {
               .prev_checksum = 9,
               .claim_at = 1,
               .time_ms = 1};
-  o.history = {.next = {7, 8}, .next_ordinal = 2, .floor = {4}, .act = "restore"};
+  o.history = {.next = {7, 8}, .next_ordinal = 2, .floor = {4}, .newest_claim = {11, 12}, .act = "restore", .common = {2, 1}, .snapshot = "snapshot"};
+  o.by = {.name = "admin", .host = "h", .why = "restore"};
+  o.log_bytes = 12345;
+  return o;
+}
+
+LogObject tombstone_object() {
+  auto o = history_object();
+  o.kind = ObjectKind::tombstone;
+  o.history = {};
+  return o;
+}
+
+LogObject evidence_object() {
+  auto o = history_object();
+  o.kind = ObjectKind::evidence;
+  o.history = {};
+  o.by = {};
+  o.epoch = {3};
+  o.claim_id = {9, 9};
+  o.what = "commit 7 is not there";
   return o;
 }
 
@@ -95,6 +115,8 @@ TEST(LogObject, golden_bytes) {
   golden("log-object-claim.hex", encode(claim_object()));
   golden("log-object-appends.hex", encode(appends_object(as_bytes("hello"), as_bytes("ready"))));
   golden("log-object-history.hex", encode(history_object()));
+  golden("log-object-tombstone.hex", encode(tombstone_object()));
+  golden("log-object-evidence.hex", encode(evidence_object()));
 }
 
 TEST(LogObject, claim_comes_back) {
@@ -132,6 +154,13 @@ TEST(LogObject, appends_and_history_come_back) {
   auto again = decode_log_object(history);
   ASSERT_TRUE(again) << again.error().what;
   EXPECT_EQ(again->history, history_object().history);
+  EXPECT_EQ(again->by, history_object().by);
+  EXPECT_EQ(again->log_bytes, 12345u);
+  EXPECT_EQ(again->size, history.size());
+  auto stone = encode(tombstone_object());
+  EXPECT_EQ(decode_log_object(stone)->by.name, "admin");
+  auto evidence = encode(evidence_object());
+  EXPECT_EQ(decode_log_object(evidence)->what, "commit 7 is not there");
 }
 
 TEST(LogObject, long_owner_texts_are_cut_not_refused) {
@@ -144,7 +173,8 @@ TEST(LogObject, long_owner_texts_are_cut_not_refused) {
 }
 
 TEST(LogObject, every_truncation_is_damage_and_says_where) {
-  for (const auto& bytes : {encode(claim_object()), encode(appends_object(as_bytes("hello"), as_bytes("x"))), encode(history_object())})
+  for (const auto& bytes : {encode(claim_object()), encode(appends_object(as_bytes("hello"), as_bytes("x"))), encode(history_object()),
+                            encode(tombstone_object()), encode(evidence_object())})
     for (std::size_t n = 0; n < bytes.size(); ++n) {
       auto back = decode_log_object(ByteView(bytes).first(n));
       ASSERT_FALSE(back) << n;
@@ -155,7 +185,8 @@ TEST(LogObject, every_truncation_is_damage_and_says_where) {
 }
 
 TEST(LogObject, every_flipped_bit_is_noticed) {
-  for (auto bytes : {encode(claim_object()), encode(appends_object(as_bytes("hello"), as_bytes("x"))), encode(history_object())})
+  for (auto bytes : {encode(claim_object()), encode(appends_object(as_bytes("hello"), as_bytes("x"))), encode(history_object()), encode(tombstone_object()),
+                     encode(evidence_object())})
     for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
       auto flip = static_cast<std::byte>(1u << (bit % 8));
       bytes[bit / 8] ^= flip;
@@ -211,6 +242,12 @@ TEST(LogObject, right_checksums_do_not_make_wrong_numbers_right) {
   o = history_object();
   o.history.next_ordinal = 1;
   EXPECT_TRUE(refused(o));
+  o = history_object();
+  o.history.common = {3, 0};
+  EXPECT_TRUE(refused(o)) << "more in common than there was";
+  o = evidence_object();
+  o.claim_id = {};
+  EXPECT_TRUE(refused(o));
 }
 
 TEST(LogObject, claim_digest_is_of_what_was_asked_not_of_where_it_lies) {
@@ -223,6 +260,13 @@ TEST(LogObject, claim_digest_is_of_what_was_asked_not_of_where_it_lies) {
   EXPECT_EQ(claim_digest(o), first);
   o.claim.owner.why = "takeover";
   EXPECT_NE(claim_digest(o), first);
+}
+
+TEST(ReadyRecord, an_orderly_end_is_told_from_other_records) {
+  EXPECT_TRUE(decode_released(encode_released()));
+  EXPECT_FALSE(decode_ready(encode_released()));
+  EXPECT_FALSE(decode_released(encode_ready("released")));
+  for (std::string_view other : {"", "released", "{}", R"({"record":"releas"})", R"({"record":"released"}x)"}) EXPECT_FALSE(decode_released(as_bytes(other)));
 }
 
 TEST(ReadyRecord, comes_back_and_is_told_from_other_control_records) {
