@@ -25,7 +25,21 @@ namespace onepen {
   X(dir_reader_syncs)     /* an object counts only once its folder is synced */ \
   X(dir_file_synced)      /* an object's bytes are synced before it gets its name */ \
   X(unknown_resend)       /* unknown is never taken for success or failure (I4) */ \
+  X(withdraw_only_unsent) /* an append is taken back only when no attempt of it may have landed (I4) */ \
   X(takeover_reads_all)   /* an owner begins only after reading up to its own claim */ \
+  X(self_claim_reads_first) /* a self-claim reads to the tail first: a foreign claim or commit ends it, and it claims over nothing unread */ \
+  X(b5_claims_kept)       /* a trim deletes nothing but data that counts: claims, tombstones, histories and void objects stay for ever */ \
+  X(b5_mark_first)        /* the mark is there before anything below it is deleted */ \
+  X(b6_mark_after)        /* the mark is read after what was read, placed or taken as absent; above that, it does not count */ \
+  X(copy_landed_by_sum)   /* a pending commit is taken for landed by the sums before and after it, never by its order alone (I9) */ \
+  X(copy_place_checked)   /* a copy's acknowledged state is found by its place in the WAL and its sum; by the sum alone pending commits could be swallowed */ \
+  X(doubt_written_again)  /* after a sync that failed, the bytes of a copy are written once more before anything is built upon them */ \
+  X(append_stands)        /* on a directory an append looks whether the object before it is still there, before and after its create */ \
+  X(snapshot_fits)        /* a snapshot counts, and is begun with, only when its pages have the page sum of its commit (I9) */ \
+  X(wal_held)             /* SQLite begins its WAL anew, or deletes it, only when no commit in it is pending */ \
+  X(local_published)      /* durability=local: a commit is sent only once SQLite has published it */ \
+  X(self_claim_conditional) /* a claim that nobody asked for is over our own claim, exactly one epoch above */ \
+  X(synced_confirms_after) /* synced() answers after a look at the stream begun after the last acknowledgement (I8) */ \
   X(reset_final)          /* a reset handle accepts nothing more (I7) */
 
 enum class Guard {

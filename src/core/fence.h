@@ -96,6 +96,7 @@ struct AdminCommand {
   Incarnation next_incarnation{};  // fresh
   Position next_tail{};            // where the new history ends now
   Epoch floor{};                   // highest epoch known of the old history; the state's own floor counts too
+  bool kept = false;               // the new history holds everything the old one held (also when next_tail is spelled another way)
   bool keep_for_forks = false;     // remove: soft
   std::int64_t time_ms = 0;
 };

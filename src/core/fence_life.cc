@@ -185,7 +185,7 @@ Decision apply(StreamState& s, const AdminCommand& c) {
   if (c.act == AdminAct::remove) {
     remove(s, c.keep_for_forks);
   } else {
-    begin_incarnation(s, c.next_incarnation, c.next_tail, c.floor, c.next_tail == c.tail);
+    begin_incarnation(s, c.next_incarnation, c.next_tail, c.floor, c.kept || c.next_tail == c.tail);
     s.presence = Presence::present;
   }
   applied(s, d);

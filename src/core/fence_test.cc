@@ -238,6 +238,8 @@ TEST(FenceView, StatOwnerAndClaimReceipt) {
   EXPECT_EQ(stat.last_sequence, Sequence{0});
   EXPECT_EQ(stat.owner.why, "open");
   EXPECT_EQ(stat.claimed_ms, 8);
+  EXPECT_EQ(stat.floor, Epoch{4});
+  EXPECT_EQ(stat.newest_claim, kB);
   EXPECT_EQ(stat.claims_since_data, 1u);
   EXPECT_EQ(stat.recent_contenders, (std::vector<std::string>{"alpha", "beta"}));
 }

@@ -137,6 +137,8 @@ StreamStat stat_of(const StreamState& state) {
     stat.owner = state.owner_info;
     stat.claimed_ms = state.claimed_ms;
   }
+  stat.floor = state.owner.epoch;
+  stat.newest_claim = state.newest_claim;
   stat.claims_since_data = state.claims_since_data;
   stat.recent_contenders = state.contenders;
   stat.closed = state.closed;
@@ -161,6 +163,16 @@ Refusal refusal_of(std::string_view stream, const StreamState& state, const Deci
   if (decision.outcome == Outcome::epoch_closed) refusal.closed_sequence = decision.closed_sequence;
   refusal.expected_sequence = decision.expected;
   return refusal;
+}
+
+AdminAct act_of(HistoryAct act) {
+  switch (act) {
+    case HistoryAct::restore: return AdminAct::restore;
+    case HistoryAct::adopt: return AdminAct::adopt;
+    case HistoryAct::forced_recovery: return AdminAct::forced_recovery;
+    case HistoryAct::accept_loss: return AdminAct::accept_loss;
+  }
+  return AdminAct::restore;
 }
 
 std::optional<Outcome> read_refusal(const StreamState& state) {

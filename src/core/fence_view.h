@@ -17,6 +17,9 @@ ClaimReceipt claim_receipt_of(const Decision& decision);
 // sentence that names the stream, both epochs and the current owner, and says what to do.
 Refusal refusal_of(std::string_view stream, const StreamState& state, const Decision& decision, Epoch ours);
 
+// How the fence calls what an admin asks for.
+AdminAct act_of(HistoryAct act);
+
 // Whether the namespace fence lets reads through; the outcome to answer with when not.
 std::optional<Outcome> read_refusal(const StreamState& state);
 

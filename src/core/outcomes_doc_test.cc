@@ -20,6 +20,8 @@ Every change of a stream has exactly one of these outcomes, in every protocol. T
 - A refusal speaks of that request only. What became of a commit is decided by `applied`, by `duplicate`, or by the closing of its epoch; `unknown` is never
   taken for success or for failure.
 - In C++ it is `onepen::Error::outcome`; over HTTP the status, the header `Producer-Outcome` and the `code` of the JSON body; on the PostgreSQL wire the SQLSTATE.
+- A SQLite host sees one code for every refusal, 23 (`SQLITE_AUTH`): `onepen_error()` has the sentence. `onepen_status()` tells what it means: `reset` is not null,
+  and this handle never writes again; or it is null, the transaction is nowhere, and may be tried again. [operating/sqlite.md](operating/sqlite.md)
 - A fence 403 always carries `Producer-Epoch`. A 401, 402 or 403 without our header comes from something in between and is never a fence.
 
 | outcome | the caller may | HTTP | code | SQLSTATE | retry |

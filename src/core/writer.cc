@@ -98,6 +98,10 @@ void Writer::on(Step& s, StatAnswered& event) {
   const Refusal& refusal = event.answer.error();
   ++failed_looks_;
   *what = Idle{s.at.now + (confirms_.empty() ? config_.notice_within : backoff(failed_looks_))};
+  if (out_of_sight(refusal)) {  // look again, nothing is decided by absence
+    if (!queue_.empty()) pump(s);
+    return;
+  }
   switch (refusal.outcome) {
     case Outcome::not_found:
     case Outcome::gone:

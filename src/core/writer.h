@@ -21,6 +21,7 @@
 //  - A sequence number is used again only when the append that had it was certainly refused and no attempt of it may still land: it never was in the stream.
 //  - Fates come in ticket order. When an append is refused, everything queued behind it is refused with the same error: the one behind may be the next
 //    part of the same commit, and must not be applied as if nothing had happened. Whatever is queued after the refusal was told starts afresh.
+//  - An append is taken back (Withdraw) only when no attempt of it is out and each was certainly refused: then it is as if it had never been queued.
 //  - Finished is final (I7).
 #pragma once
 #include <onepen/reset.h>
@@ -44,6 +45,7 @@ struct Fate {
   } kind;
   Offset offset{};               // acknowledged: just after it; empty when the home only said that it was applied and then could not be read
   std::optional<Error> error{};  // refused, undecided: why
+  Sequence sequence{};           // acknowledged: its number among the appends of the handle's epoch
 };
 
 inline constexpr unsigned kMaxLostClaims = 16;                             // an unconditional claim lost this often ends in claim_races
@@ -110,8 +112,12 @@ struct GiveUp {                                 // the front resets the handle: 
   ResetKind kind;
   std::string message;
 };
+struct Withdraw {                               // the front takes an append back: it, and everything queued behind it, unless an attempt of it may land
+  Ticket ticket;
+  Error error;                                  // of the refusal
+};
 struct Tick {};                                 // wake_at has come (or not yet: then nothing happens)
-using Event = std::variant<ClaimNow, ClaimNotWritten, ClaimNotFound, ClaimAnswered, Queued, BatchAnswered, StatAnswered, ReadAnswered, GiveUp, Tick>;
+using Event = std::variant<ClaimNow, ClaimNotWritten, ClaimNotFound, ClaimAnswered, Queued, BatchAnswered, StatAnswered, ReadAnswered, GiveUp, Withdraw, Tick>;
 
 // ---- Effects: carried out top to bottom, each whole before the next
 struct AskStat {};                              // Stream::stat
@@ -132,6 +138,7 @@ struct Effects {
   std::optional<Result<ClaimReceipt>> claimed{};  // the claim is decided: ours, or why not
   std::vector<Decided> decided{};               // wake their waiters before the next request goes out: it may take long
   std::vector<Confirmed> confirmed{};
+  std::optional<std::string> suspect{};         // before the reset: Stream::report_suspect, once; what the stream lacks of ours
   std::optional<Reset> reset{};                 // tell the listeners, once
   std::optional<Request> request{};             // send it; the answer is the next *Answered event
   std::optional<Instant> wake_at{};             // when no request is out: Tick then
@@ -219,6 +226,7 @@ class Writer {
   void on(Step&, StatAnswered&);
   void on(Step&, ReadAnswered&);
   void on(Step&, GiveUp&);
+  void on(Step&, Withdraw&);
   void on(Step&, Tick&);
 
   std::optional<Instant> wake_at() const;
@@ -245,6 +253,8 @@ class Writer {
   void split(Step&, Flight, bool halve);
   void decide(Step&, const Flight&, Fate::Kind, const Error&);
   void refuse_queue(Step&, const Error&, bool confirms);
+  // writer_withdraw.cc
+  bool withdraw_from_flight(Step&, const Withdraw&);
   // writer_decide.cc
   void closed(Step&, Flight, const Refusal&);
   void look(Step&, Flight, Refusal cause);
@@ -255,6 +265,7 @@ class Writer {
   Finished finished(ResetKind, std::string message, Outcome, std::optional<Owner> current = {}) const;
   Finished finished_by(const Refusal&) const;
   void finish(Step&, Finished);
+  void finish_lost(Step&, std::string what, std::optional<Owner> current);
 
   WriterConfig config_;
   WriterState state_ = Opening{};
@@ -274,6 +285,10 @@ class Writer {
 
 // The outcome that every later call on a handle reset in this way is answered with, when nothing more precise is known.
 Outcome outcome_of(ResetKind kind);
+
+// Nothing of the stream is there, and nobody removed it: a removal leaves a tombstone, and its answer names a floor. Whoever had begun with that stream waits, as
+// for a home out of reach: its folder was moved, or is not mounted at the moment.
+inline bool out_of_sight(const Refusal& refusal) { return refusal.outcome == Outcome::not_found && !refusal.floor; }
 
 // The owner that a claim record, or a stat, names.
 Owner owner_of(const Record& claim);

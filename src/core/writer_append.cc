@@ -138,7 +138,8 @@ void Writer::acknowledge(Step& s, Flight& flight, std::size_t count, const std::
   for (std::size_t i = 0; i < count; ++i) {
     Offset offset = i < offsets.size() ? offsets[i] : Offset{};
     if (!offset.text.empty()) acknowledged_ = offset;
-    if (flight.tickets[i] != 0) s.out.decided.push_back(Decided{flight.tickets[i], Fate{Fate::Kind::acknowledged, std::move(offset), {}}});
+    const Sequence sequence{flight.batch->first.value + i};
+    if (flight.tickets[i] != 0) s.out.decided.push_back(Decided{flight.tickets[i], Fate{Fate::Kind::acknowledged, std::move(offset), {}, sequence}});
   }
   last_ = Sequence{flight.batch->first.value + count - 1};
   flight.tickets.erase(flight.tickets.begin(), flight.tickets.begin() + static_cast<std::ptrdiff_t>(count));
@@ -151,6 +152,10 @@ void Writer::acknowledge(Step& s, Flight& flight, std::size_t count, const std::
 }
 
 void Writer::refused(Step& s, Flight flight, const Refusal& refusal) {
+  if (out_of_sight(refusal)) {
+    resend_later(s, std::move(flight));
+    return;
+  }
   switch (refusal.outcome) {
     case Outcome::unavailable:  // this attempt certainly did not land; the same bytes again
       resend_later(s, std::move(flight));
@@ -177,6 +182,13 @@ void Writer::refused(Step& s, Flight flight, const Refusal& refusal) {
       const bool part_landed = !expected || (*expected > flight.batch->first && expected->value <= flight.batch->first.value + flight.tickets.size());
       if (part_landed) {
         look(s, std::move(flight), refusal);
+        return;
+      }
+      if (*expected <= last_) {  // it acknowledged more than it has now; nothing of this flight can be there
+        const std::string what = "the stream has lost acknowledged writes: it expects sequence " + std::to_string(expected->value) + ", acknowledged was " +
+                                 std::to_string(last_.value);
+        decide(s, flight, flight.may_have_landed ? Fate::Kind::undecided : Fate::Kind::refused, Error{Outcome::cloned, "diverged: " + what, {}});
+        finish_lost(s, what, refusal.current);
         return;
       }
       abandon(s, flight, refusal);
@@ -217,6 +229,9 @@ void Writer::refused_or_unknown(Step& s, Flight flight, const Refusal& refusal) 
   }
   refuse_queue(s, error, false);
   landed(s);
+  // Is it a move of the namespace, or did the home lose what it acknowledged? A look tells, at once.
+  Idle* idle = doing() != nullptr ? std::get_if<Idle>(doing()) : nullptr;
+  if (idle != nullptr && refusal.outcome == Outcome::fence_unavailable) idle->look_at = s.at.now;
 }
 
 // The refusal may concern only a part of the batch: control records are never fenced with data, and a batch can be too large where each append is not.

@@ -1,4 +1,6 @@
 // Claiming: until an answer, or a read-back, shows our claim id.
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/guard.h"
 #include "core/writer_step.h"
@@ -53,6 +55,10 @@ void Writer::on(Step& s, ClaimAnswered& event) {
     return;
   }
   const Refusal& refusal = event.answer.error();
+  if (out_of_sight(refusal) && claiming->request.over) {  // over a claim that was seen there
+    claim_again_later(s, *claiming);
+    return;
+  }
   switch (refusal.outcome) {
     case Outcome::epoch_closed:
       if (claiming->request.over || claiming->request.if_tail) fail(s, error_of(refusal));  // a conditional claim is never repeated above another
@@ -101,7 +107,11 @@ void Writer::lost_claim(Step& s, Claiming& claiming, const std::optional<Owner>&
 void Writer::stat_for_claim(Step& s, Claiming& claiming, const Answer<StreamStat>& answer) {
   if (!claiming.asking) return;
   if (answer) {
-    send_claim(s, claiming, std::max(answer->epoch, claiming.request.epoch));
+    send_claim(s, claiming, std::max({answer->epoch, answer->floor, claiming.request.epoch}));
+    return;
+  }
+  if (answer.error().outcome == Outcome::not_found && answer.error().floor && config_.create) {  // removed meanwhile: the claim makes it anew
+    send_claim(s, claiming, std::max(*answer.error().floor, claiming.request.epoch));
     return;
   }
   switch (answer.error().outcome) {

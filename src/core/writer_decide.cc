@@ -64,7 +64,7 @@ void Writer::look_failed(Step& s, Deciding deciding, const Refusal& refusal) {
     finish(s, finished_by(deciding.cause));
     return;
   }
-  if (refusal.outcome == Outcome::unknown || refusal.outcome == Outcome::unavailable) {
+  if (refusal.outcome == Outcome::unknown || refusal.outcome == Outcome::unavailable || out_of_sight(refusal)) {
     ++deciding.flight.failures;
     deciding.again = s.at.now + backoff(deciding.flight.failures);
     *doing() = std::move(deciding);
@@ -114,18 +114,25 @@ void Writer::check(Step& s, const StreamStat& stat) {
     finish(s, finished_by(Refusal{Outcome::epoch_closed, {}, owner_of(stat)}));
     return;
   }
+  const std::optional<Owner> current = stat.epoch.value == 0 ? std::nullopt : std::optional<Owner>(owner_of(stat));
+  if (stat.epoch < epoch_) {
+    finish_lost(s, "the stream has forgotten our claim of epoch " + std::to_string(epoch_.value) + "; its newest is epoch " + std::to_string(stat.epoch.value),
+                current);
+    return;
+  }
+  if (stat.claim_id == claim_id_ && stat.last_sequence < last_) {
+    finish_lost(s,
+                "the stream has lost acknowledged writes: it is at sequence " + std::to_string(stat.last_sequence.value) + ", acknowledged was " +
+                    std::to_string(last_.value),
+                current);
+    return;
+  }
   std::string trouble;
-  if (stat.epoch < epoch_)
-    trouble = "the stream has forgotten our claim of epoch " + std::to_string(epoch_.value) + "; its newest is epoch " + std::to_string(stat.epoch.value);
-  else if (stat.claim_id != claim_id_) trouble = "the stream has another claim of epoch " + std::to_string(epoch_.value) + " than ours";
+  if (stat.claim_id != claim_id_) trouble = "the stream has another claim of epoch " + std::to_string(epoch_.value) + " than ours";
   else if (stat.last_sequence > last_)
     trouble = "somebody else writes under our claim: the stream is at sequence " + std::to_string(stat.last_sequence.value) + ", we wrote " +
               std::to_string(last_.value);
-  else if (stat.last_sequence < last_)
-    trouble = "the stream has lost acknowledged writes: it is at sequence " + std::to_string(stat.last_sequence.value) + ", acknowledged was " +
-              std::to_string(last_.value);
   if (trouble.empty()) return;
-  const std::optional<Owner> current = stat.epoch.value == 0 ? std::nullopt : std::optional<Owner>(owner_of(stat));
   finish(s, finished_by(Refusal{Outcome::cloned, trouble, current}));
 }
 

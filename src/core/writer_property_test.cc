@@ -116,6 +116,7 @@ class Run {
     else if (kind == 2 && luck / 16 % 8 == 0) home.closed = true;
     else if (kind == 3) deliver();
     else if (kind == 4 && luck / 16 % 16 == 0) step(GiveUp{luck / 256 % 2 == 0 ? ResetKind::unresolved : ResetKind::broken, "the front"});
+    else if (kind == 6 && tickets != 0) step(Withdraw{1 + luck / 16 % tickets, Error{Outcome::unavailable, "taken back", {}}});
     else if (kind == 5) home.forgets = !home.forgets;
     else answer(luck / 16);
   }
@@ -170,6 +171,7 @@ class Run {
     for (Decided& decided : effects.decided) {
       const auto at = fates.find(decided.ticket);
       require(at == fates.end() || at->second.kind == Fate::Kind::undecided, "decided twice");  // what was left undecided may be decided later
+      taken_back += decided.fate.error && decided.fate.error->message == "taken back" ? 1 : 0;
       fates[decided.ticket] = decided.fate;
     }
     resets += effects.reset ? 1 : 0;
@@ -213,7 +215,7 @@ class Run {
   Ticket tickets = 0;
   std::map<Ticket, Fate> fates;
   std::map<std::uint64_t, std::string> sent_bytes;
-  int resets = 0;
+  int resets = 0, taken_back = 0;
   std::string wrong;  // the first thing that was
 };
 
@@ -247,6 +249,7 @@ std::string first_wrong(std::map<std::string, int>& reached) {
     Run run;
     play(run, lucks);
     if (!run.wrong.empty()) return "seed " + std::to_string(seed) + ": " + run.wrong;
+    reached["taken back"] += run.taken_back;
     for (const auto& [ticket, fate] : run.fates)
       ++reached[fate.kind == Fate::Kind::acknowledged ? "acknowledged" : fate.kind == Fate::Kind::refused ? "refused" : "undecided"];
     ++reached[run.resets == 0 ? "owning" : "reset"];
@@ -258,7 +261,15 @@ std::string first_wrong(std::map<std::string, int>& reached) {
 TEST(WriterProperty, ManySeedsReachEveryEnd) {
   std::map<std::string, int> reached;
   EXPECT_EQ(first_wrong(reached), "");
-  for (const char* what : {"acknowledged", "refused", "undecided", "owning", "reset", "closed"}) EXPECT_GT(reached[what], 20) << what;
+  for (const char* what : {"acknowledged", "refused", "undecided", "owning", "reset", "closed", "taken back"}) EXPECT_GT(reached[what], 20) << what;
+}
+
+TEST(WriterProperty, IsRedWhenWhatMayHaveLandedIsTakenBack) {
+  std::map<std::string, int> reached;
+  set_guard(Guard::withdraw_only_unsent, false);
+  const std::string wrong = first_wrong(reached);
+  set_guard(Guard::withdraw_only_unsent, true);
+  EXPECT_NE(wrong, "");
 }
 
 TEST(WriterProperty, IsRedWhenUnknownIsTakenForARefusal) {

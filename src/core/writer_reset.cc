@@ -100,6 +100,16 @@ void Writer::finish(Step& s, Finished then) {
   else state_ = Owning{Idle{s.at.now + config_.notice_within}};
 }
 
+// An older copy of the home was put back under us: evidence of the future, which only the owner sees (fence.md, "Incarnations").
+void Writer::finish_lost(Step& s, std::string what, std::optional<Owner> current) {
+  if (std::holds_alternative<Owning>(state_)) s.out.suspect = what;
+  finish(s, finished(ResetKind::diverged,
+                     "diverged: the home of '" + config_.stream + "' holds less than it acknowledged (" + what + "). " + was(epoch_, last_) +
+                         "Nothing more is written by it. Put the home's newer state back; if that is lost for good, run `onepen adopt` on it to go on from "
+                         "what is left.",
+                     Outcome::cloned, std::move(current)));
+}
+
 void Writer::on(Step& s, GiveUp& event) {
   auto* owning = std::get_if<Owning>(&state_);
   if (owning == nullptr) return;

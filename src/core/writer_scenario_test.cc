@@ -1,10 +1,10 @@
 // tests/scenarios/writer/*.txt: events of the owner's machine, and the effects it answers with.
 //
 //   claim seen=3 [over=nil|other] [tail=o9]     claim-ok [id=other] [closed=1/5]      claim-no <outcome> [owner=5]     not-written     not-found
-//   queue a b !ready                            batch-ok o1 o2                        batch-no <outcome> [applied=yes|unknown] [closed=4] [expected=7] [owner=5]
+//   queue a b !ready                            batch-ok o1 o2                        batch-no <outcome> [applied=yes|unknown] [closed=4] [expected=7] [owner=5] [floor=2]
 //   stat-ok [epoch=] [last=] [id=other] [history=other]     stat-no <outcome>
 //   read-ok [ours:2=text ...] [claim:5] [next=o4] [more]    read-no <outcome>
-//   confirm 1 after=2    give-up unresolved    wait ms=20    late-batch-ok (an answer nobody waits for)
+//   confirm 1 after=2    give-up unresolved    withdraw 2    wait ms=20    late-batch-ok (an answer nobody waits for)
 // queue: `!` marks a control record. Claim ids are printed c<n>, attempts p<n>, by the step that drew them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -48,6 +48,7 @@ class Machine {
     if (step.has("owner")) refusal.current = owner(step.number("owner"));
     if (step.has("closed")) refusal.closed_sequence = Sequence{step.number("closed")};
     if (step.has("expected")) refusal.expected_sequence = Sequence{step.number("expected")};
+    if (step.has("floor")) refusal.floor = Epoch{step.number("floor")};
     if (step.get("applied") == "yes") refusal.applied = Applied::yes;
     if (step.get("applied") == "unknown") refusal.applied = Applied::unknown;
     return refusal;
@@ -83,6 +84,7 @@ class Machine {
     }
     if (command == "stat-ok") return stat_ok(step);
     if (command == "read-ok") return read_ok(step);
+    if (command == "withdraw") return Withdraw{std::stoull(step.words.at(0)), Error{Outcome::unavailable, "taken back", {}}};
     if (command == "give-up") return GiveUp{kind(step.words.at(0)), step.words.at(0) + ": says the front"};
     if (command == "wait") return Tick{};
     return {};
@@ -209,6 +211,7 @@ class Machine {
       lines.push_back(confirmed.result ? fmt::format("confirm {} ok at {}", confirmed.id, confirmed.result->text)
                                        : fmt::format("confirm {} failed, {}", confirmed.id, word(confirmed.result.error().outcome)));
     }
+    if (effects.suspect) lines.push_back("report suspect: " + *effects.suspect);
     if (effects.reset) lines.push_back("reset " + effects.reset->message);
     if (effects.request) lines.push_back(print(*effects.request));
     if (effects.wake_at) lines.push_back(fmt::format("wake in {} ms", std::chrono::duration_cast<std::chrono::milliseconds>(*effects.wake_at - now_).count()));
