@@ -7,6 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "home/object/object_home.h"
 #include "home/object/open_home.h"
 #include "io/posix_disk.h"
@@ -22,6 +24,8 @@ class RecordingDisk final : public io::Disk {
  public:
   Texts calls;
   bool sync_fails = false;
+  int sync_code = EIO;
+  int lists_that_vanish = 0;  // of folders of the log
   bool no_unnamed_files = false;
 
   io::DiskResult<Bytes> read(const std::string& p, std::uint64_t from, std::uint64_t n) override { return note("read", p), disk_->read(p, from, n); }
@@ -35,16 +39,22 @@ class RecordingDisk final : public io::Disk {
   io::DiskResult<> write_at(const std::string& p, std::uint64_t at, ByteView b, bool sync) override {
     return note("write_at", p), disk_->write_at(p, at, b, sync);
   }
+  io::DiskResult<std::unique_ptr<io::DiskFile>> open(const std::string& p, io::OpenMode mode) override { return note("open", p), disk_->open(p, mode); }
+  io::DiskResult<io::FileIdentity> identity(const std::string& p) override { return note("identity", p), disk_->identity(p); }
   io::DiskResult<> link(const std::string& from, const std::string& to) override { return note("link", to), disk_->link(from, to); }
   io::DiskResult<> rename(const std::string& from, const std::string& to) override { return note("rename", to), disk_->rename(from, to); }
   io::DiskResult<> remove(const std::string& p) override { return note("remove", p), disk_->remove(p); }
   io::DiskResult<> sync_folder(const std::string& p) override {
     note("sync_folder", p);
-    if (sync_fails) return tl::unexpected(io::DiskError{EIO, "cannot sync " + p});
+    if (sync_fails) return tl::unexpected(io::DiskError{sync_code, "cannot sync " + p});
     return disk_->sync_folder(p);
   }
   io::DiskResult<> make_folders(const std::string& p) override { return note("make_folders", p), disk_->make_folders(p); }
-  io::DiskResult<Texts> list(const std::string& p, const std::string& after, std::size_t n) override { return note("list", p), disk_->list(p, after, n); }
+  io::DiskResult<Texts> list(const std::string& p, const std::string& after, std::size_t n) override {
+    note("list", p);
+    if (p.ends_with("00") && lists_that_vanish > 0 && lists_that_vanish-- > 0) return tl::unexpected(io::DiskError{ENOENT, "cannot list " + p});
+    return disk_->list(p, after, n);
+  }
 
  private:
   void note(const std::string& what, const std::string& path) { calls.push_back(what + " " + path.substr(path.rfind('/') + 1)); }
@@ -124,6 +134,53 @@ TEST_F(FileStore, a_failed_folder_sync_is_unknown_and_poisons_the_folder) {
   EXPECT_TRUE(store->get(kKey)) << "what was durable before stays readable";
 }
 
+TEST_F(FileStore, a_folder_that_could_not_be_opened_for_a_sync_is_synced_the_next_time) {
+  for (const int code : {ENOENT, EACCES, ENOTDIR, EMFILE}) {
+    SCOPED_TRACE(code);
+    disk.sync_code = code;
+    const TempFolder home;
+    auto store = home::make_file_store(*runtime, disk, home.path());
+    ASSERT_TRUE(store->put_if_absent(kKey, as_bytes("1")));
+    disk.sync_fails = true;
+    EXPECT_EQ(store->put_if_absent(kNext, as_bytes("2")).value(), home::PutOutcome::unknown) << "its name may not be durable";
+    EXPECT_FALSE(store->get(kNext)) << "nor is it believed";
+    disk.sync_fails = false;
+    EXPECT_EQ(store->put_if_absent(kNext, as_bytes("2")).value(), home::PutOutcome::exists);
+    disk.calls.clear();
+    EXPECT_EQ(as_text(store->get(kNext).value()), "2");
+    EXPECT_EQ(disk.calls.back(), "sync_folder " + kShard);
+    EXPECT_EQ(store->put_if_absent("app/@log/00000000000000000003", as_bytes("3")).value(), home::PutOutcome::created);
+  }
+}
+
+TEST_F(FileStore, a_home_that_went_away_is_not_made_anew) {
+  const TempFolder above;
+  const std::string root = above.path() + "/home", away = above.path() + "/away";
+  auto store = home::make_file_store(*runtime, disk, root);
+  ASSERT_TRUE(store->put_if_absent(kKey, as_bytes("1"))) << "the first one makes it";
+  std::filesystem::rename(root, away);
+  for (const auto& key : {kNext, std::string("app/@log/00000000000000001000")}) {
+    auto put = store->put_if_absent(key, as_bytes("2"));
+    ASSERT_FALSE(put);
+    EXPECT_EQ(put.error().outcome, Outcome::unavailable) << put.error().message;
+  }
+  EXPECT_FALSE(store->put("app/@alive/x", as_bytes("beat")));
+  EXPECT_FALSE(std::filesystem::exists(root));
+  std::filesystem::rename(away, root);
+  EXPECT_EQ(store->put_if_absent(kNext, as_bytes("2")).value(), home::PutOutcome::created);
+}
+
+TEST_F(FileStore, a_folder_that_vanishes_while_it_is_listed_does_not_end_the_list) {
+  auto store = open();
+  for (auto* id : {"00000000000000000999", "00000000000000001000"}) ASSERT_TRUE(store->put_if_absent(std::string("app/@log/") + id, as_bytes(id)));
+  disk.lists_that_vanish = 1;
+  EXPECT_EQ(store->list("app/@log", "", 10)->size(), 2u);
+  disk.lists_that_vanish = 1000;
+  auto listed = store->list("app/@log", "", 10);
+  ASSERT_FALSE(listed) << "what was seen of it is no log";
+  EXPECT_EQ(listed.error().outcome, Outcome::unavailable);
+}
+
 TEST_F(FileStore, lists_across_folders_of_a_thousand) {
   auto store = open();
   for (auto* id : {"00000000000000000998", "00000000000000000999", "00000000000000001000", "00000000000000001001"})
@@ -200,6 +257,28 @@ TEST_F(FileStore, opening_a_home_writes_nothing_and_a_missing_folder_is_an_empty
     EXPECT_EQ(refused.error().outcome, Outcome::invalid);
     EXPECT_EQ(refused.error().message.find("secret@"), std::string::npos) << "a secret is never repeated";
   }
+}
+
+TEST_F(FileStore, a_folder_of_the_log_goes_with_its_last_object_and_comes_back) {
+  auto store = open();
+  ASSERT_TRUE(store->put_if_absent(kKey, as_bytes("1")));
+  ASSERT_TRUE(store->put_if_absent(kNext, as_bytes("2")));
+  EXPECT_EQ(store->has(kKey), true);
+  ASSERT_TRUE(store->erase(kKey));
+  EXPECT_EQ(store->has(kKey), false);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() + "/app/@log/" + kShard)) << "it is not empty";
+  ASSERT_TRUE(store->erase(kNext));
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/app/@log/" + kShard));
+  EXPECT_TRUE(store->list("app/@log", "", 10)->empty());
+  ASSERT_EQ(store->put_if_absent(kKey, as_bytes("1")).value(), home::PutOutcome::created);
+  EXPECT_EQ(as_text(open()->get(kKey).value()), "1");
+  ASSERT_TRUE(store->put_if_absent("app/@snap/x/part-00000", as_bytes("p")));
+  ASSERT_TRUE(store->put_if_absent("app/@snap/x/head", as_bytes("h")));
+  disk.calls.clear();
+  ASSERT_TRUE(open()->get("app/@snap/x/head"));
+  EXPECT_EQ(disk.calls.back(), "sync_folder x") << "others trim because of it";
+  for (auto* file : {"head", "part-00000"}) ASSERT_TRUE(store->erase(std::string("app/@snap/x/") + file));
+  EXPECT_TRUE(store->list("app/@snap", "", 10)->empty());
 }
 
 }  // namespace

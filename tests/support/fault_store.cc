@@ -69,7 +69,7 @@ void FaultStore::run(std::function<void(const std::string&)> hook, const std::st
 
 bool FaultStore::get_fails() {
   const std::lock_guard lock(mutex_);
-  ++requests_.gets;
+  ++count().gets;
   if (failing_gets_ == 0) return false;
   --failing_gets_;
   return true;
@@ -94,7 +94,7 @@ Result<PutOutcome> FaultStore::put_if_absent(const std::string& key, ByteView by
   auto fault = PutFault::none;
   {
     const std::lock_guard lock(mutex_);
-    ++requests_.creates;
+    ++count().creates;
     if (!faults_.empty()) {
       fault = faults_.front();
       faults_.pop_front();
@@ -115,7 +115,7 @@ Result<PutOutcome> FaultStore::put_if_absent(const std::string& key, ByteView by
 Result<> FaultStore::put(const std::string& key, ByteView bytes) {
   {
     const std::lock_guard lock(mutex_);
-    ++requests_.puts;
+    ++count().puts;
   }
   return place_->put(key, bytes);
 }
@@ -124,7 +124,7 @@ Result<std::vector<std::string>> FaultStore::list(const std::string& folder, con
   run(before_list, folder);
   {
     const std::lock_guard lock(mutex_);
-    ++requests_.lists;
+    ++count().lists;
   }
   return place_->list(folder, after, limit);
 }
@@ -132,7 +132,7 @@ Result<std::vector<std::string>> FaultStore::list(const std::string& folder, con
 Result<> FaultStore::erase(const std::string& key) {
   {
     const std::lock_guard lock(mutex_);
-    ++requests_.erases;
+    ++count().erases;
   }
   return place_->erase(key);
 }
@@ -160,11 +160,24 @@ std::size_t FaultStore::deliver_late() {
 }
 Requests FaultStore::requests() const {
   const std::lock_guard lock(mutex_);
-  return requests_;
+  Requests all;
+  for (const auto& [thread, requests] : requests_) {
+    all.gets += requests.gets;
+    all.lists += requests.lists;
+    all.creates += requests.creates;
+    all.puts += requests.puts;
+    all.erases += requests.erases;
+  }
+  return all;
+}
+Requests FaultStore::requests_here() const {
+  const std::lock_guard lock(mutex_);
+  const auto at = requests_.find(std::this_thread::get_id());
+  return at == requests_.end() ? Requests{} : at->second;
 }
 void FaultStore::forget_requests() {
   const std::lock_guard lock(mutex_);
-  requests_ = {};
+  requests_.clear();
 }
 
 }  // namespace onepen::testing

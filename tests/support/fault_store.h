@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "home/object/object_store.h"
 
@@ -54,6 +55,7 @@ class FaultStore final : public home::ObjectStore {
   Result<> put(const std::string& key, ByteView bytes) override;
   Result<std::vector<std::string>> list(const std::string& folder, const std::string& after, std::size_t limit) override;
   Result<> erase(const std::string& key) override;
+  std::optional<bool> has(const std::string& key) override { return place_->has(key); }
   std::string describe() const override { return place_->describe(); }
 
   void next_creates(std::deque<PutFault> faults);  // of the coming creates, in order
@@ -61,11 +63,13 @@ class FaultStore final : public home::ObjectStore {
   // Called before a create, after a get, before a list: what somebody else does at that moment. Not called while it runs.
   std::function<void(const std::string& key)> before_create, after_get, before_list;
   std::size_t deliver_late();  // how many landed
-  Requests requests() const;
+  Requests requests() const;  // of every thread
+  Requests requests_here() const;  // of the calling thread alone: an owner's thread looks at the home whenever it likes
   void forget_requests();
 
  private:
   bool get_fails();
+  Requests& count() { return requests_[std::this_thread::get_id()]; }  // under the mutex
   void run(std::function<void(const std::string&)> hook, const std::string& key);
 
   std::shared_ptr<home::ObjectStore> place_;
@@ -73,7 +77,7 @@ class FaultStore final : public home::ObjectStore {
   std::deque<PutFault> faults_;
   std::uint64_t failing_gets_ = 0;
   std::vector<std::pair<std::string, Bytes>> late_;
-  Requests requests_;
+  std::map<std::thread::id, Requests> requests_;
   bool in_hook_ = false;
 };
 

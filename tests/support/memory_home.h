@@ -14,7 +14,7 @@
 
 namespace onepen::testing {
 
-enum class Call { stat, claim, append, read, wait, beat, pulse };
+enum class Call { stat, claim, append, read, wait, beat, pulse, snapshot, tend, history, remove, suspect };
 
 // What becomes of one call. The hook runs before the home is touched, without any lock held: a hook that blocks holds the call back.
 enum class Trouble {
@@ -51,12 +51,20 @@ class MemoryHome : public core::Home {
   std::size_t deliver_late();
   // Removes a stream, as an administrator would. It can be made again, by a claim, with another incarnation and a higher epoch.
   void erase(const StreamName&);
-  // Gives a stream a new incarnation without an owner, with the records it has (a restore to its tail).
+  // Gives a stream a new incarnation without an owner, with the records it has (a restore to its tail) at other positions: all old ones are gone.
   void restore(const StreamName&);
+  // Gives a stream a new incarnation without an owner that is the old one up to its first `records` records (none: all of them, as `adopt` does). Positions up
+  // to there stay good.
+  void new_history(const StreamName&, std::optional<std::size_t> records = {});
+  // Takes the last `records` records away behind everybody's back, as an older copy of the home that was put back: same incarnation, same owner.
+  void put_back(const StreamName&, std::size_t records);
+  bool suspect(const StreamName&) const;
   // Every record that counts, oldest first.
   std::vector<core::Record> records(const StreamName&) const;
   // A refusal that every data append that would be applied gets from now on (a namespace fence, a quota); none: lifted.
   void refuse_data(const StreamName&, std::optional<Outcome> outcome);
+  // Whether a read up to the tail tells the stat along (ReadResult::stat). Off at first. Set before other threads use it.
+  void tell_along(bool on);
   std::uint64_t calls(Call) const;  // made through this handle
 
  private:
@@ -67,6 +75,7 @@ class MemoryHome : public core::Home {
   Hook hook_;
   std::deque<std::function<void()>> late_;
   std::map<Call, std::uint64_t> calls_;
+  bool tells_along_ = false;
 };
 
 }  // namespace onepen::testing

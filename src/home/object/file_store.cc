@@ -21,6 +21,7 @@ namespace {
 constexpr std::size_t kFileIdDigits = 20, kShardDigits = 17;
 constexpr std::size_t kFoldersRemembered = 256;
 constexpr int kCreateTries = 3;
+constexpr int kListTries = 8;  // of one listing, while trims remove folders under it
 constexpr std::size_t kAllFiles = static_cast<std::size_t>(-1);
 
 std::pair<std::string_view, std::string_view> split(std::string_view key) {
@@ -39,7 +40,12 @@ std::optional<std::uint64_t> number(std::string_view name) {
   return value;
 }
 bool is_log(std::string_view folder) { return split(folder).second == "@log"; }
-bool counts_when_synced(std::string_view folder) { return is_log(folder) || split(folder).second == "@mark"; }
+bool is_snapshot(std::string_view folder) { return split(split(folder).first).second == "@snap"; }
+// What others build on as soon as they see it: a log is trimmed because of packs, marks and snapshot heads, whoever made them.
+bool counts_when_synced(std::string_view folder, std::string_view name) {
+  const auto last = split(folder).second;
+  return is_log(folder) || last == "@mark" || last == "@pack" || (name == "head" && is_snapshot(folder));
+}
 
 // Failures before which nothing can have got the name.
 bool certainly_not_written(int code) {
@@ -62,6 +68,22 @@ bool certainly_not_written(int code) {
   }
 }
 
+// Failures of a folder's sync that come from opening it, before anything was synced: it was moved, or closed to us, for a moment. No fsync failed, so the next one
+// tells the truth (what Linux forgets is what an fsync that failed was for).
+bool never_opened(int code) {
+  switch (code) {
+    case ENOENT:
+    case ENOTDIR:
+    case EACCES:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case ELOOP:
+    case ENAMETOOLONG: return true;
+    default: return false;
+  }
+}
+
 class FileStore final : public ObjectStore {
  public:
   FileStore(Runtime& runtime, io::Disk& disk, std::string root)
@@ -73,6 +95,7 @@ class FileStore final : public ObjectStore {
   Result<> put(const std::string& key, ByteView bytes) override;
   Result<std::vector<std::string>> list(const std::string& folder, const std::string& after, std::size_t limit) override;
   Result<> erase(const std::string& key) override;
+  std::optional<bool> has(const std::string& key) override;
   std::string describe() const override { return "directory " + root_; }
 
  private:
@@ -88,16 +111,19 @@ class FileStore final : public ObjectStore {
   std::string scratch(const Place& at) { return fmt::format("{}/{}-{}", at.scratch_folder, scratch_prefix_, scratch_count_++); }
   Result<> believe(const std::string& folder, std::optional<std::uint64_t> low, std::uint64_t high);  // sync, once per name
   io::DiskResult<> anchor(const std::string& folder);
+  Result<> make_folder(const std::string& folder);
   void remember(const std::string& folder, std::uint64_t low, std::uint64_t high);
   bool poisoned(const std::string& folder);
   void poison(const std::string& folder);
   void sweep(const Place& at);
   Result<std::vector<std::string>> list_log(const std::string& folder, const std::string& after, std::size_t limit);
+  Result<std::optional<std::vector<std::string>>> list_shards(const std::string& folder, const std::string& after, std::size_t limit);
   tl::unexpected<Error> refused(const io::DiskError& error, bool writing) const;
 
   io::Disk& disk_;
   const std::string root_, scratch_prefix_;
   std::atomic<std::uint64_t> scratch_count_{0};
+  std::atomic<bool> root_seen_{false};  // something was found, or made, below the root
   Mutex mutex_;
   std::map<std::string, Seen> seen_ ONEPEN_GUARDED_BY(mutex_);
   std::set<std::string> poisoned_ ONEPEN_GUARDED_BY(mutex_), swept_ ONEPEN_GUARDED_BY(mutex_), anchored_ ONEPEN_GUARDED_BY(mutex_);
@@ -154,10 +180,8 @@ Result<> FileStore::believe(const std::string& folder, std::optional<std::uint64
   if (guard_on(Guard::dir_reader_syncs)) {
     auto synced = anchor(folder);
     if (synced) synced = disk_.sync_folder(folder);
-    if (!synced) {
-      poison(folder);
-      return refused(synced.error(), false);
-    }
+    if (!synced && !never_opened(synced.error().code)) poison(folder);  // ENOENT: it was emptied by a trim, and removed
+    if (!synced) return refused(synced.error(), false);
   }
   if (low) remember(folder, *low, high);
   return {};
@@ -197,7 +221,7 @@ Result<Bytes> FileStore::get_range(const std::string& key, std::uint64_t from, s
   auto at = place(key);
   auto bytes = disk_.read(at.path, from, size);
   if (!bytes) return refused(bytes.error(), false);
-  if (counts_when_synced(split(key).first))
+  if (counts_when_synced(split(key).first, split(key).second))
     if (auto ok = believe(at.folder, at.id, at.id.value_or(0)); !ok) return tl::unexpected(ok.error());
   return std::move(*bytes);
 }
@@ -218,7 +242,7 @@ Result<PutOutcome> FileStore::put_if_absent(const std::string& key, ByteView byt
     made = disk_.create_whole(at.path, bytes, guard_on(Guard::dir_file_synced), scratch(at));
     if (made || made.error().code != ENOENT) break;
     // The first object here; or, on a disk that needs one, there is no scratch folder yet, or somebody swept our scratch file.
-    if (auto ok = disk_.make_folders(attempt == 0 ? at.folder : at.scratch_folder); !ok) return refused(ok.error(), true);
+    if (auto ok = make_folder(attempt == 0 ? at.folder : at.scratch_folder); !ok) return tl::unexpected(ok.error());
   }
   if (!made && made.error().code == EEXIST) return PutOutcome::exists;
   if (!made && certainly_not_written(made.error().code)) return refused(made.error(), true);
@@ -227,7 +251,7 @@ Result<PutOutcome> FileStore::put_if_absent(const std::string& key, ByteView byt
   auto synced = anchor(at.folder);
   if (synced) synced = disk_.sync_folder(at.folder);
   if (!synced) {
-    poison(at.folder);
+    if (!never_opened(synced.error().code)) poison(at.folder);
     return PutOutcome::unknown;
   }
   if (at.id) remember(at.folder, *at.id, *at.id);
@@ -257,8 +281,18 @@ Result<> FileStore::put(const std::string& key, ByteView bytes) {
     (void)disk_.remove(temp);
     if (made.error().code != ENOENT || attempt + 1 >= kCreateTries) return refused(made.error(), true);
     for (const auto* folder : {&at.folder, &at.scratch_folder})
-      if (auto ok = disk_.make_folders(*folder); !ok) return refused(ok.error(), true);
+      if (auto ok = make_folder(*folder); !ok) return ok;
   }
+}
+
+// A home that was there and is not any more (moved away, not mounted) is not made anew: what came to lie in its place would keep it from coming back.
+Result<> FileStore::make_folder(const std::string& folder) {
+  const auto there = disk_.list(root_, "", 1);
+  const bool away = !there && (there.error().code == ENOENT || there.error().code == ENOTDIR);
+  if (away && root_seen_) return tl::unexpected(Error{Outcome::unavailable, fmt::format("The home {} is not there any more. Is it mounted?", root_), {}});
+  if (auto ok = disk_.make_folders(folder); !ok) return refused(ok.error(), true);
+  root_seen_ = true;
+  return {};
 }
 
 Result<std::vector<std::string>> FileStore::list(const std::string& folder, const std::string& after, std::size_t limit) {
@@ -267,28 +301,43 @@ Result<std::vector<std::string>> FileStore::list(const std::string& folder, cons
   auto names = disk_.list(path, after, limit);
   if (!names && (names.error().code == ENOENT || names.error().code == ENOTDIR)) return std::vector<std::string>{};
   if (!names) return refused(names.error(), false);
-  if (!names->empty() && counts_when_synced(folder))
+  if (!names->empty() && counts_when_synced(folder, {}))
     if (auto ok = believe(path, std::nullopt, 0); !ok) return tl::unexpected(ok.error());
   return std::move(*names);
 }
 
+// A folder that was listed and is not there: a trim emptied and removed it, which a second look shows; or the whole home went away meanwhile, and what was found
+// so far is no listing.
 Result<std::vector<std::string>> FileStore::list_log(const std::string& folder, const std::string& after, std::size_t limit) {
+  for (int tries = 0; tries < kListTries; ++tries) {
+    auto listed = list_shards(folder, after, limit);
+    if (!listed) return tl::unexpected(listed.error());
+    if (*listed) return std::move(**listed);
+  }
+  return tl::unexpected(Error{Outcome::unavailable, fmt::format("Folders of {}/{} vanished while they were listed.", root_, folder), {}});
+}
+
+// None: a folder vanished.
+Result<std::optional<std::vector<std::string>>> FileStore::list_shards(const std::string& folder, const std::string& after, std::size_t limit) {
+  using Names = std::vector<std::string>;
   auto path = fmt::format("{}/{}", root_, folder);
   auto shards = disk_.list(path, "", kAllFiles);
-  if (!shards && (shards.error().code == ENOENT || shards.error().code == ENOTDIR)) return std::vector<std::string>{};
+  if (!shards && (shards.error().code == ENOENT || shards.error().code == ENOTDIR)) return Names{};
   if (!shards) return refused(shards.error(), false);
-  std::vector<std::string> out;
+  root_seen_ = true;
+  Names out;
   for (const auto& shard : *shards) {
     if (out.size() >= limit) break;
     if (shard < std::string_view(after).substr(0, kShardDigits)) continue;
     auto shard_path = path + "/" + shard;
     auto names = disk_.list(shard_path, after, limit - out.size());
-    if (!names && names.error().code == ENOENT) continue;
+    if (!names && names.error().code == ENOENT) return std::nullopt;
     if (!names) return refused(names.error(), false);
     if (names->empty()) continue;
     auto low = number(names->front()), high = number(names->back());
     bool run = low && high && *high - *low + 1 == names->size();  // no name between them that was not seen
     auto ok = run ? believe(shard_path, low, *high) : believe(shard_path, std::nullopt, 0);
+    if (!ok && ok.error().outcome == Outcome::not_found) return std::nullopt;
     if (!ok) return tl::unexpected(ok.error());
     out.insert(out.end(), std::make_move_iterator(names->begin()), std::make_move_iterator(names->end()));
   }
@@ -298,7 +347,16 @@ Result<std::vector<std::string>> FileStore::list_log(const std::string& folder, 
 Result<> FileStore::erase(const std::string& key) {
   auto gone = disk_.remove(place(key).path);
   if (!gone && gone.error().code != ENOENT) return refused(gone.error(), true);
+  const auto folder = split(key).first;
+  if (is_snapshot(folder) || is_log(folder)) (void)disk_.remove(place(key).folder);  // with its last file; it stays while it is not empty
   return {};
+}
+
+std::optional<bool> FileStore::has(const std::string& key) {
+  auto size = disk_.size(place(key).path);
+  if (size) return true;
+  if (size.error().code == ENOENT) return false;
+  return std::nullopt;
 }
 
 }  // namespace

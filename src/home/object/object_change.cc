@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "base/checksum.h"
 #include "base/failpoint.h"
@@ -82,8 +81,9 @@ ObjectStream::Step<> ObjectStream::settle(ByteView own) {
   auto object = wire::decode_log_object(own);
   if (!object) return refuse(Outcome::fence_unavailable, fmt::format("An object just encoded does not decode: {}.", object.error().what));
   flight_.reset();
+  wrote_ = true;
   if (!begun_)
-    if (auto ok = begin(std::nullopt, {}); !ok) return ok;
+    if (auto ok = begin_cold(); !ok) return ok;
   while (fold_.next_id() < object->id) {  // after a race, or when the fold was begun anew meanwhile: every id below is there, or the log is damaged
     if (!guard_on(Guard::b3_lowest_absent) || !guard_on(Guard::b2_same_bytes) || !guard_on(Guard::b1_one_create)) fold_.skip_to(object->id);
     else if (auto ok = take_next(object->id, nullptr); !ok) return ok;
@@ -96,7 +96,7 @@ ObjectStream::Step<> ObjectStream::settle(ByteView own) {
 
 ClaimReceipt ObjectStream::receipt_of(const core::Decision& decision) const {
   auto receipt = core::claim_receipt_of(decision);
-  if (decision.receipt) receipt.offset = to_offset(fold_.ordinal(), *decision.receipt, decision.incarnation);
+  if (decision.receipt) receipt.offset = fold_.offset_of(*decision.receipt);
   receipt.requests = requests_;
   return receipt;
 }
@@ -112,8 +112,7 @@ ObjectStream::Step<LogObject> ObjectStream::claim_object(const ClaimRequest& req
   if (request.if_tail && !request.if_tail->text.empty()) {
     auto at = parse_offset(*request.if_tail);
     if (!at) return refuse(Outcome::invalid, fmt::format("'{}' is not an offset of '{}'.", request.if_tail->text, name_.text()));
-    bool here = at->ordinal == fold_.ordinal() && at->tag == incarnation_tag(fold_.state().incarnation);
-    object.claim.if_tail = here ? at->at : core::Position{std::numeric_limits<std::uint64_t>::max(), 0};  // of another history: never the tail
+    object.claim.if_tail = at->at;  // the same in every resend; that it is of this history is checked below
   }
   fold_.stamp(object);
   if (fold_.state().presence != core::Presence::present) object.incarnation = request.first_incarnation;
@@ -123,8 +122,7 @@ ObjectStream::Step<LogObject> ObjectStream::claim_object(const ClaimRequest& req
 // What the fence says of the claim on what is folded so far. A receipt: it is answered already.
 ObjectStream::Step<std::optional<ClaimReceipt>> ObjectStream::claim_allowed(const ClaimRequest& request, const LogObject& object) {
   bool present = fold_.state().presence == core::Presence::present;
-  if (!present && (!request.create || request.incarnation))
-    return refuse(Outcome::not_found, fmt::format("There is no stream '{}' in {}. Create it by opening it for writing.", name_.text(), store_.describe()));
+  if (!present && (!request.create || request.incarnation)) return absent();
   core::StreamState trial = fold_.state();
   auto command = fold_.claim_command(object);
   if (request.incarnation) command.incarnation = request.incarnation;
@@ -136,6 +134,11 @@ ObjectStream::Step<std::optional<ClaimReceipt>> ObjectStream::claim_allowed(cons
   }
   auto d = apply(trial, command);
   if (d.outcome == Outcome::duplicate) return receipt_of(d);
+  if (d.outcome == Outcome::applied && request.if_tail && !request.if_tail->text.empty() && *request.if_tail != fold_.tail()) {
+    d = {};
+    d.outcome = Outcome::base_mismatch;  // the same place in another history
+    d.why = core::Why::tail_moved;
+  }
   if (d.outcome != Outcome::applied) return refused(d, request.epoch);
   return std::nullopt;
 }
@@ -157,7 +160,7 @@ ObjectStream::Step<ClaimReceipt> ObjectStream::owned(const ClaimRequest& request
 ObjectStream::Step<> ObjectStream::place_claim(const ClaimRequest& request, const LogObject& first, bool racing) {
   LogObject object = first;
   for (int i = 0; i < kMaxClaimTries; ++i) {
-    flight_ = Flight{object.id, request.attempt, wire::encode(object), request.epoch, request.claim_id};
+    flight_ = Flight{object.id, request.attempt, wire::encode(object), request.epoch, request.claim_id, 0};
     if (racing) {
       ++requests_;
       auto put = store_.put_if_absent(key(object.id), flight_->bytes);
@@ -180,13 +183,13 @@ ObjectStream::Step<> ObjectStream::place_claim(const ClaimRequest& request, cons
 
 Answer<ClaimReceipt> ObjectStream::claim(const ClaimRequest& request) {
   requests_ = 0;
+  return steadily([&] { return claim_once(request); });
+}
+
+Answer<ClaimReceipt> ObjectStream::claim_once(const ClaimRequest& request) {
   if (request.epoch.value == 0 || request.claim_id.nil() || request.attempt.nil() || (request.create && request.first_incarnation.nil()))
     return refuse(Outcome::invalid, "A claim needs an epoch, a claim id and a put id, and an incarnation when it may make the stream.");
-  if (!place_.may_write) {
-    if (place_.options.prepare_writing)
-      if (auto ok = place_.options.prepare_writing(); !ok) return refuse(ok.error());
-    place_.may_write = true;
-  }
+  if (auto ok = may_write(); !ok) return tl::unexpected(ok.error());
   if (flight_ && flight_->attempt != request.attempt) flight_.reset();  // safe: this claim goes to the lowest absent id, and one of the two loses it
   if (flight_) {  // B2: its answer was lost before
     auto landed = send();
@@ -201,7 +204,10 @@ Answer<ClaimReceipt> ObjectStream::claim(const ClaimRequest& request) {
     auto object = claim_object(request);
     if (!object) return tl::unexpected(object.error());
     auto answered = claim_allowed(request, *object);
-    if (!answered) return tl::unexpected(answered.error());
+    if (!answered) {
+      if (auto ok = check_mark(); !ok) return tl::unexpected(ok.error());  // B6: also before a refusal
+      return tl::unexpected(answered.error());
+    }
     if (*answered) return owned(request);
     if (!guard_on(Guard::b3_lowest_absent)) ++object->id;
     auto id = object->id;
@@ -221,14 +227,13 @@ ObjectStream::Step<std::optional<AppendReceipt>> ObjectStream::append_allowed(co
   bool next = state.presence == core::Presence::present && !state.suspect && !state.closed && owner.live && batch.incarnation == state.incarnation &&
               batch.epoch == owner.epoch && batch.claim_id == owner.claim_id && batch.first.value == owner.last.value + 1;
   if (next) return std::nullopt;  // what apply() will say, without asking it twice on the hot path
-  if (state.presence != core::Presence::present)
-    return refuse(Outcome::not_found, fmt::format("There is no stream '{}' in {}.", name_.text(), store_.describe()));
+  if (state.presence != core::Presence::present) return absent();
   AppendReceipt receipt;
   for (std::size_t i = 0; i < batch.appends.size(); ++i) {
     core::StreamState trial = state;  // rare: a resend, or a refusal
     auto d = apply(trial, fold_.append_command(object, i));
     if (d.outcome == Outcome::duplicate && !d.receipt) return refused(d, batch.epoch);
-    if (d.outcome == Outcome::duplicate) receipt.offsets.push_back(to_offset(fold_.ordinal(), *d.receipt, state.incarnation));
+    if (d.outcome == Outcome::duplicate) receipt.offsets.push_back(fold_.offset_of(*d.receipt));
     else if (d.outcome == Outcome::applied || i > 0)
       return i == 0 ? Step<std::optional<AppendReceipt>>{std::nullopt}
                     : refuse(Outcome::invalid, fmt::format("The first {} of {} appends to '{}' were applied earlier and the rest was not: send the rest alone.",
@@ -239,6 +244,10 @@ ObjectStream::Step<std::optional<AppendReceipt>> ObjectStream::append_allowed(co
 }
 
 Answer<AppendReceipt> ObjectStream::append(const AppendBatch& batch) {
+  return steadily([&] { return append_once(batch); });
+}
+
+Answer<AppendReceipt> ObjectStream::append_once(const AppendBatch& batch) {
   std::uint64_t bytes = 0;
   for (const auto& a : batch.appends) bytes += a.payload.size();
   if (batch.appends.empty() || batch.appends.size() > wire::kMaxObjectAppends || batch.first.value == 0 || batch.attempt.nil())
@@ -258,7 +267,10 @@ Answer<AppendReceipt> ObjectStream::append(const AppendBatch& batch) {
     fold_.skip_to(flight_->id + 1);
     flight_.reset();
   }
-  if (!flight_ && (!begun_ || batch.epoch > fold_.state().owner.epoch))
+  // What does not follow on the fold may follow on the stream: a fold that began anew, and whose reading on then failed, stands far behind the tail.
+  const auto& folded = fold_.state().owner;
+  const bool behind = batch.epoch > folded.epoch || (batch.epoch == folded.epoch && batch.first.value > folded.last.value + 1);
+  if (!flight_ && (!begun_ || behind))
     if (auto ok = catch_up_all(); !ok) return tl::unexpected(ok.error());
   LogObject object{.kind = ObjectKind::appends, .stream = name_};
   object.appends.reserve(batch.appends.size());
@@ -268,6 +280,7 @@ Answer<AppendReceipt> ObjectStream::append(const AppendBatch& batch) {
   object.put_id = batch.attempt;
   object.first = batch.first;
   object.time_ms = batch.time_ms;
+  const core::OwnerToken token{batch.incarnation, batch.epoch, batch.claim_id};
   for (;;) {
     if (!flight_) {
       fold_.stamp(object);
@@ -275,21 +288,26 @@ Answer<AppendReceipt> ObjectStream::append(const AppendBatch& batch) {
       auto answered = append_allowed(batch, object);
       if (!answered) return tl::unexpected(answered.error());
       if (*answered) return **answered;
-      flight_ = Flight{object.id, batch.attempt, wire::encode(object), batch.epoch, batch.claim_id};
+      if (auto ok = still_stands(object.prev_id, batch.first.value == 1, token, false); !ok) return tl::unexpected(ok.error());
+      flight_ = Flight{object.id, batch.attempt, wire::encode(object), batch.epoch, batch.claim_id, object.prev_id};
     }
     auto id = flight_->id;
+    const auto prev = flight_->prev;
     auto landed = send();
     if (!landed) return tl::unexpected(landed.error());
     if (*landed == Landed::other) {  // void by B4, or a claim: the fence says which; a void one costs an id
       if (!begun_ || fold_.next_id() <= id)
         if (auto ok = catch_up_all(); !ok) return tl::unexpected(ok.error());
+      // B6: below a mark it tells nothing, and what it displaced may have been ours, packed long ago.
+      if (auto ok = check_mark(); !ok) return tl::unexpected(ok.error());
       continue;
     }
     if (auto ok = settle(Bytes(std::move(flight_->bytes))); !ok) return undecided(ok.error().message);
     if (fold_.is_void(id)) continue;
+    if (auto ok = still_stands(prev, batch.first.value == 1, token, true); !ok)
+      return moved_ || ok.error().outcome == Outcome::unknown ? tl::unexpected(ok.error()) : undecided(ok.error().message);
     AppendReceipt receipt;
-    for (std::size_t i = 0; i < batch.appends.size(); ++i)
-      receipt.offsets.push_back(to_offset(fold_.ordinal(), core::Position{id, i + 1}, fold_.state().incarnation));
+    for (std::size_t i = 0; i < batch.appends.size(); ++i) receipt.offsets.push_back(fold_.offset_of(core::Position{id, i + 1}));
     return receipt;
   }
 }

@@ -28,12 +28,27 @@ class ObjectHome final : public core::Home {
   }
 
  private:
+  // A log is a stream, unless a tombstone ended it: whoever put one left a note beside the marks before.
+  Result<bool> present(const std::string& folder) {
+    auto name = StreamName::parse(folder);
+    if (!name) return false;
+    auto cuts = store_->list(folder + "/@mark", cut_name(0), 1);
+    if (!cuts) return tl::unexpected(cuts.error());
+    if (cuts->empty()) return true;
+    auto stat = ObjectStream(place_, *name).stat();
+    return stat || stat.error().outcome != Outcome::not_found;
+  }
+
   // A folder with an @log is a stream; every other entry is looked into, as long as names below it can begin with the prefix.
   Result<> walk(const std::string& folder, const std::string& prefix, std::vector<std::string>& names) {
     auto entries = store_->list(folder, "", kAllObjects);
     if (!entries) return tl::unexpected(entries.error());
     for (const auto& entry : *entries) {
-      if (entry == "@log" && !folder.empty() && folder.starts_with(prefix)) names.push_back(folder);
+      if (entry == "@log" && !folder.empty() && folder.starts_with(prefix)) {
+        auto there = present(folder);
+        if (!there) return tl::unexpected(there.error());
+        if (*there) names.push_back(folder);
+      }
       auto below = folder.empty() ? entry : folder + "/" + entry;
       bool may_match = below.starts_with(prefix) || prefix.starts_with(below);
       if (!may_match || below.size() > kMaxNameBytes || !StreamName::parse(below)) continue;

@@ -4,6 +4,7 @@
 // `put_if_absent` is the one linearisation point of Onepen's object home (homes.md, 1).
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,11 @@ class ObjectStore {
   // Keys directly under `folder` (its names, not full keys), sorted, strictly after `after`, at most `limit`. An absent folder is empty.
   virtual Result<std::vector<std::string>> list(const std::string& folder, const std::string& after, std::size_t limit) = 0;
   virtual Result<> erase(const std::string& key) = 0;  // absent is fine
+  // Whether an object is there, at a place where that costs next to nothing (a directory); none: it would cost a request, or cannot be told.
+  virtual std::optional<bool> has(const std::string& key) {
+    (void)key;
+    return std::nullopt;
+  }
   virtual std::string describe() const = 0;            // for messages: "directory /srv/onepen"
 };
 

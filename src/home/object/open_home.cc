@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include "home/object/file_store.h"
 #include "home/object/object_home.h"
@@ -84,13 +85,18 @@ Result<std::unique_ptr<core::Home>> open_file_home(Runtime& runtime, io::Disk& d
   if (!parsed) return tl::unexpected(parsed.error());
   const auto& path = *parsed;
   auto facts = io::look_at(path);
-  if (facts.exists && !facts.folder) return invalid(fmt::format("{} is a file; a home is a folder.", path));
+  if (facts.exists && !facts.folder)
+    return tl::unexpected(Error{Outcome::not_found, fmt::format("There is no home at {}: that is a file, and a home is a folder.", path), {}});
   if (!facts.exists && !facts.parent_exists)
     return tl::unexpected(
         Error{Outcome::not_found, fmt::format("There is no home at {}, and no folder above it. Check the path, or make it: mkdir -p {}", path, path), {}});
   if (auto ok = judge(facts); !ok) return tl::unexpected(ok.error());
-  if (facts.exists && !facts.readable)
-    return tl::unexpected(Error{Outcome::unauthorised, fmt::format("This process has no permission to read the home {}.", path), {}});
+  bool closed = facts.exists && !facts.readable;
+  if (!facts.exists) {  // or it cannot be seen
+    const auto names = disk.list(path, "", 1);
+    closed = !names && (names.error().code == EACCES || names.error().code == EPERM);
+  }
+  if (closed) return tl::unexpected(Error{Outcome::unauthorised, fmt::format("This process has no permission to read the home {}.", path), {}});
   ObjectHomeOptions options;
   options.url = "file://" + path;
   options.prepare_writing = [&runtime, &disk, path] { return prepare_writing(runtime, disk, path); };

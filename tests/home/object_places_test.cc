@@ -1,0 +1,80 @@
+// Which places may be a home: the probe, network filesystems, URLs.
+#include <gtest/gtest.h>
+
+#include "home/object/object_home.h"
+#include "home/object/open_home.h"
+#include "io/mounts.h"
+#include "io/system_runtime.h"
+#include "tests/support/fault_store.h"
+#include "tests/support/temp_folder.h"
+
+namespace onepen::testing {
+namespace {
+
+class IgnoresConditions final : public home::ObjectStore {  // like the bucket servers that answer 200 to every create
+ public:
+  Result<Bytes> get(const std::string& key) override { return inner_.get(key); }
+  Result<Bytes> get_range(const std::string& key, std::uint64_t from, std::uint64_t size) override { return inner_.get_range(key, from, size); }
+  Result<home::PutOutcome> put_if_absent(const std::string& key, ByteView bytes) override {
+    (void)inner_.put(key, bytes);
+    return home::PutOutcome::created;
+  }
+  Result<> put(const std::string& key, ByteView bytes) override { return inner_.put(key, bytes); }
+  Result<std::vector<std::string>> list(const std::string& f, const std::string& a, std::size_t n) override { return inner_.list(f, a, n); }
+  Result<> erase(const std::string& key) override { return inner_.erase(key); }
+  std::string describe() const override { return "bucket that ignores conditions"; }
+
+ private:
+  Bucket inner_;
+};
+
+TEST(Places, the_probe_refuses_a_place_that_ignores_conditions_and_leaves_nothing_in_a_good_one) {
+  const auto runtime = io::make_system_runtime();
+  IgnoresConditions bad;
+  Bucket good;
+  auto refused = home::probe_can_fence(*runtime, bad);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("created twice"), std::string::npos) << refused.error().message;
+  ASSERT_TRUE(home::probe_can_fence(*runtime, good));
+  EXPECT_TRUE(good.keys().empty());
+}
+
+TEST(Places, a_chroot_whose_mounts_say_nothing_is_judged_by_the_filesystem_itself) {
+  EXPECT_EQ(io::local_filesystem_by_magic(0xef53), "ext4");
+  EXPECT_EQ(io::local_filesystem_by_magic(static_cast<std::int32_t>(0x9123683e)), "btrfs");  // as a 32-bit kernel widens it
+  EXPECT_EQ(io::local_filesystem_by_magic(0x6969), "") << "nfs";
+  EXPECT_EQ(io::local_filesystem_by_magic(0x65735546), "") << "fuse";
+  const TempFolder folder;
+  EXPECT_TRUE(io::mount_of(io::mountinfo_for(folder.path()), folder.path()));
+}
+
+TEST(Places, network_filesystems_are_refused_unless_they_do_not_cache_lookups) {
+  constexpr std::string_view kMounts =
+      "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
+      "40 22 0:40 / /mnt/nfs rw,relatime shared:1 - nfs4 server:/x rw,vers=4.2,lookupcache=all\n"
+      "41 22 0:41 / /mnt/nfs/none rw,relatime - nfs4 server:/y rw,vers=4.2,lookupcache=none\n"
+      "42 22 0:42 / /mnt/with\\040space rw - cifs //s/share rw\n"
+      "43 22 0:43 / /mnt/fuse rw - fuse.sshfs user@s:/ rw\n"
+      "44 22 0:44 / /mnt/nfsish rw - xfs /dev/sdb rw\n";
+  EXPECT_TRUE(home::judge_filesystem(kMounts, "/srv/onepen"));
+  EXPECT_TRUE(home::judge_filesystem(kMounts, "/mnt/nfs/none/home"));
+  EXPECT_TRUE(home::judge_filesystem(kMounts, "/mnt/nfsish"));
+  EXPECT_TRUE(home::judge_filesystem(kMounts, "/mnt/nfs-is-only-a-prefix"));
+  auto cached = home::judge_filesystem(kMounts, "/mnt/nfs/home");
+  ASSERT_FALSE(cached);
+  EXPECT_EQ(cached.error().outcome, Outcome::invalid);
+  EXPECT_NE(cached.error().message.find("lookupcache=all"), std::string::npos) << "with the evidence: " << cached.error().message;
+  EXPECT_FALSE(home::judge_filesystem(kMounts, "/mnt/with space/x"));
+  EXPECT_FALSE(home::judge_filesystem(kMounts, "/mnt/fuse/x"));
+  EXPECT_FALSE(home::judge_filesystem("", "/srv"));
+}
+
+TEST(Places, urls) {
+  EXPECT_EQ(home::path_of_file_url("file:///srv/onepen/").value(), "/srv/onepen");
+  EXPECT_EQ(home::path_of_file_url("file:///with%20space").value(), "/with space");
+  for (auto* bad : {"file:relative", "file://host/dir", "file:///a/../b", "file:///a?b=c", "file:///%zz", "/plain", "s3://b/p"})
+    EXPECT_FALSE(home::path_of_file_url(bad)) << bad;
+}
+
+}  // namespace
+}  // namespace onepen::testing
