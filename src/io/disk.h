@@ -4,6 +4,8 @@
 // A failed sync poisons what it was for: the caller never retries a sync on the same file and calls it good.
 #pragma once
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,30 @@ struct DiskError {
 template <class T = void>
 using DiskResult = tl::expected<T, DiskError>;
 
+enum class OpenMode : std::uint8_t { read, write, create };  // create: read and write, made when absent
+
+// An open file. read_at and write_at may be called from several threads at once; the destructor closes.
+class DiskFile {
+ public:
+  virtual ~DiskFile() = default;
+  virtual DiskResult<std::size_t> read_at(std::uint64_t from, std::span<std::byte> out) = 0;  // fewer at the end
+  virtual DiskResult<> write_at(std::uint64_t from, ByteView bytes) = 0;
+  virtual DiskResult<std::uint64_t> size() = 0;
+  virtual DiskResult<> cut(std::uint64_t size) = 0;  // or grow, by zeros
+  virtual DiskResult<> sync() = 0;                   // bytes and size; a failure is final for the file
+  // These bytes will be synced and not be written again soon: a hint, so that a later sync has less to wait for. Promises nothing, and does not wait.
+  virtual void sync_soon(std::uint64_t from, std::uint64_t bytes) { static_cast<void>(from), static_cast<void>(bytes); }
+  // An advisory lock on the whole file until it is closed or the process ends. false: another process has it (never, with wait).
+  virtual DiskResult<bool> lock(bool wait) = 0;
+  // Process id of another process that holds a POSIX lock in this range, as SQLite's are; 0: none, or not to be told.
+  virtual std::int64_t foreign_lock(std::uint64_t at, std::uint64_t bytes) = 0;
+};
+
+struct FileIdentity {  // changes when a file is another one under the same name
+  std::uint64_t device = 0, inode = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+
 class Disk {
  public:
   virtual ~Disk() = default;
@@ -29,6 +55,13 @@ class Disk {
   virtual DiskResult<> append(const std::string& path, ByteView bytes, bool sync) = 0;  // creates the file when absent
   // Overwrites in place (creates when absent). Not atomic: the caller's format survives a torn write.
   virtual DiskResult<> write_at(const std::string& path, std::uint64_t from, ByteView bytes, bool sync) = 0;
+  virtual DiskResult<std::unique_ptr<DiskFile>> open(const std::string& path, OpenMode mode) = 0;  // ENOENT when absent
+  virtual DiskResult<FileIdentity> identity(const std::string& path) = 0;
+  // When the file's bytes were last changed, in nanoseconds of any clock; equal values mean "not changed between". 0: not told.
+  virtual DiskResult<std::int64_t> modified_ns(const std::string& path) {
+    (void)path;
+    return std::int64_t{0};
+  }
   virtual DiskResult<> link(const std::string& from, const std::string& to) = 0;         // EEXIST when `to` is taken; atomic
   virtual DiskResult<> rename(const std::string& from, const std::string& to) = 0;       // replaces `to`; atomic
   virtual DiskResult<> remove(const std::string& path) = 0;

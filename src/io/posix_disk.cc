@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@ namespace onepen::io {
 namespace {
 
 constexpr mode_t kFileMode = 0666, kFolderMode = 0777;  // the umask decides
+constexpr mode_t kPrivateMode = 0600;                     // what is opened and kept open is one user's: local copies of databases
 
 class Fd {
  public:
@@ -76,6 +78,69 @@ bool write_all(int fd, ByteView bytes) {
   return true;
 }
 
+DiskResult<std::size_t> read_all(int fd, std::uint64_t from, std::span<std::byte> out, const std::string& path) {  // fewer at the end
+  std::size_t done = 0;
+  while (done < out.size()) {
+    auto n = retry([&] { return ::pread(fd, out.data() + done, out.size() - done, static_cast<off_t>(from + done)); });
+    if (n < 0) return failed("read", path, errno);
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
+DiskResult<> write_all_at(int fd, std::uint64_t from, ByteView bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    auto n = retry([&] { return ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(from)); });
+    if (n < 0) return failed("write", path, errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(n));
+    from += static_cast<std::uint64_t>(n);
+  }
+  return {};
+}
+
+class PosixFile final : public DiskFile {
+ public:
+  PosixFile(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+
+  DiskResult<std::size_t> read_at(std::uint64_t from, std::span<std::byte> out) override { return read_all(fd_.get(), from, out, path_); }
+  DiskResult<> write_at(std::uint64_t from, ByteView bytes) override { return write_all_at(fd_.get(), from, bytes, path_); }
+  DiskResult<std::uint64_t> size() override {
+    struct stat st{};
+    if (::fstat(fd_.get(), &st) != 0) return failed("look at", path_, errno);
+    return static_cast<std::uint64_t>(st.st_size);
+  }
+  DiskResult<> cut(std::uint64_t size) override {
+    if (retry([&] { return ::ftruncate(fd_.get(), static_cast<off_t>(size)); }) != 0) return failed("cut", path_, errno);
+    return {};
+  }
+  DiskResult<> sync() override {
+    if (retry([&] { return ::fdatasync(fd_.get()); }) != 0) return failed("sync", path_, errno);
+    return {};
+  }
+  void sync_soon(std::uint64_t from, std::uint64_t bytes) override {
+    // A failed write of these pages is told by the next sync.
+    static_cast<void>(::sync_file_range(fd_.get(), static_cast<off64_t>(from), static_cast<off64_t>(bytes), SYNC_FILE_RANGE_WRITE));
+  }
+  DiskResult<bool> lock(bool wait) override {
+    if (retry([&] { return ::flock(fd_.get(), LOCK_EX | (wait ? 0 : LOCK_NB)); }) == 0) return true;
+    if (errno == EWOULDBLOCK) return false;
+    return failed("lock", path_, errno);
+  }
+  std::int64_t foreign_lock(std::uint64_t at, std::uint64_t bytes) override {
+    struct flock range{};
+    range.l_type = F_WRLCK;
+    range.l_whence = SEEK_SET;
+    range.l_start = static_cast<off_t>(at);
+    range.l_len = static_cast<off_t>(bytes);
+    return ::fcntl(fd_.get(), F_GETLK, &range) == 0 && range.l_type != F_UNLCK ? range.l_pid : 0;
+  }
+
+ private:
+  Fd fd_;
+  const std::string path_;
+};
+
 class PosixDisk final : public Disk {
  public:
   DiskResult<Bytes> read(const std::string& path, std::uint64_t from, std::uint64_t max_bytes) override;
@@ -84,6 +149,9 @@ class PosixDisk final : public Disk {
   DiskResult<> create_whole(const std::string& path, ByteView bytes, bool sync, const std::string& scratch) override;
   DiskResult<> append(const std::string& path, ByteView bytes, bool sync) override;
   DiskResult<> write_at(const std::string& path, std::uint64_t from, ByteView bytes, bool sync) override;
+  DiskResult<std::unique_ptr<DiskFile>> open(const std::string& path, OpenMode mode) override;
+  DiskResult<FileIdentity> identity(const std::string& path) override;
+  DiskResult<std::int64_t> modified_ns(const std::string& path) override;
   DiskResult<> link(const std::string& from, const std::string& to) override;
   DiskResult<> rename(const std::string& from, const std::string& to) override;
   DiskResult<> remove(const std::string& path) override;
@@ -154,14 +222,9 @@ DiskResult<Bytes> PosixDisk::read(const std::string& path, std::uint64_t from, s
   if (::fstat(fd.get(), &st) != 0) return failed("read", path, errno);
   auto size = static_cast<std::uint64_t>(st.st_size);
   Bytes out(static_cast<std::size_t>(size <= from ? 0 : std::min(size - from, max_bytes)));
-  std::size_t done = 0;
-  while (done < out.size()) {
-    auto n = retry([&] { return ::pread(fd.get(), out.data() + done, out.size() - done, static_cast<off_t>(from + done)); });
-    if (n < 0) return failed("read", path, errno);
-    if (n == 0) break;
-    done += static_cast<std::size_t>(n);
-  }
-  out.resize(done);
+  auto done = read_all(fd.get(), from, out, path);
+  if (!done) return tl::unexpected(done.error());
+  out.resize(*done);
   return out;
 }
 
@@ -226,14 +289,34 @@ DiskResult<> PosixDisk::write_at(const std::string& path, std::uint64_t from, By
   if (ONEPEN_FAILPOINT("disk.write_at")) return failed("write", path, EIO);
   Fd fd(retry([&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, kFileMode); }));
   if (!fd.ok()) return failed("open", path, errno);
-  while (!bytes.empty()) {
-    auto n = retry([&] { return ::pwrite(fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(from)); });
-    if (n < 0) return failed("write", path, errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(n));
-    from += static_cast<std::uint64_t>(n);
-  }
+  if (auto written = write_all_at(fd.get(), from, bytes, path); !written) return written;
   if (sync && retry([&] { return ::fdatasync(fd.get()); }) != 0) return failed("sync", path, errno);
   return {};
+}
+
+DiskResult<std::unique_ptr<DiskFile>> PosixDisk::open(const std::string& path, OpenMode mode) {
+  const int flags = mode == OpenMode::read ? O_RDONLY : mode == OpenMode::write ? O_RDWR : O_RDWR | O_CREAT;
+  Fd fd(retry([&] { return ::open(path.c_str(), flags | O_CLOEXEC, kPrivateMode); }));
+  if (!fd.ok()) return failed("open", path, errno);
+  // Never one of the standard streams: a host that closed them would write its output into a database.
+  if (fd.get() <= STDERR_FILENO) {
+    Fd higher(::fcntl(fd.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    if (!higher.ok()) return failed("open", path, errno);
+    return std::make_unique<PosixFile>(std::move(higher), path);
+  }
+  return std::make_unique<PosixFile>(std::move(fd), path);
+}
+
+DiskResult<FileIdentity> PosixDisk::identity(const std::string& path) {
+  struct stat st{};
+  if (::stat(path.c_str(), &st) != 0) return failed("look at", path, errno);
+  return FileIdentity{st.st_dev, st.st_ino};
+}
+
+DiskResult<std::int64_t> PosixDisk::modified_ns(const std::string& path) {
+  struct stat st{};
+  if (::stat(path.c_str(), &st) != 0) return failed("look at", path, errno);
+  return std::int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec;
 }
 
 DiskResult<> PosixDisk::link(const std::string& from, const std::string& to) {
