@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "base/checksum.h"
+#include "io/paths.h"
 
 namespace onepen::owner {
 namespace {
@@ -16,8 +17,6 @@ constexpr std::uint8_t kConditional = 1;
 Error disk_error(const std::string& path, const std::string& what) {
   return Error{Outcome::unavailable, fmt::format("the claim log {} cannot be used ({}): without it nothing is claimed", path, what), {}};
 }
-
-std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 template <class Id>
 void put(ByteWriter& out, const Id& id) {
@@ -114,7 +113,7 @@ Result<> DiskClaimLog::write_ahead(const core::ClaimRequest& request, const Inca
     if (auto again = begin_anew(); !again) return again;
   }
   auto written = disk_.write_at(path_, size_, record, true);  // over a torn tail, if there is one
-  if (written && first) written = disk_.sync_folder(folder_of(path_));
+  if (written && first) written = disk_.sync_folder(io::folder_of(path_));
   if (!written) {
     poisoned_ = true;
     return tl::unexpected(disk_error(path_, written.error().message));
@@ -131,7 +130,7 @@ Result<> DiskClaimLog::begin_anew() {
   (void)disk_.remove(fresh);
   auto done = disk_.create(fresh, encode(*last_), true);
   if (done) done = disk_.rename(fresh, path_);
-  if (done) done = disk_.sync_folder(folder_of(path_));
+  if (done) done = disk_.sync_folder(io::folder_of(path_));
   if (!done) {
     poisoned_ = true;
     return tl::unexpected(disk_error(path_, done.error().message));

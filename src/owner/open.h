@@ -7,6 +7,7 @@ namespace onepen::owner {
 struct Opened {
   core::Writer writer;               // Owning
   std::uint32_t claim_requests = 0;  // as the home counted them
+  std::string notice{};              // Status::notice
 };
 
 // Errors as Owner::open. Blocks; after it the fold is settled just at, or just after, our claim.

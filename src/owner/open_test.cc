@@ -47,6 +47,7 @@ TEST_F(OwnerTest, IfDeadIsHeldByAnAppend) {
   EXPECT_EQ(commit(*owner, "still alive").kind, Kind::acknowledged);
 }
 
+// S08: no clock is compared with that of another machine. Whoever opens watches a term of its own, and one sign of life ends it.
 TEST_F(OwnerTest, IfDeadIsHeldByALivenessObject) {
   b.options.liveness = true;
   auto owner = b.must_open();
@@ -56,6 +57,7 @@ TEST_F(OwnerTest, IfDeadIsHeldByALivenessObject) {
   EXPECT_EQ(opened.error().outcome, Outcome::held);
 }
 
+// S09: an owner that ended before it did anything is taken over from after one term; nobody is told "held" for ever.
 TEST_F(OwnerTest, IfDeadTakesOverAfterASilentTerm) {
   auto owner = b.must_open();
   ASSERT_EQ(commit(*owner, "one").kind, Kind::acknowledged);

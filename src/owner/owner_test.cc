@@ -17,6 +17,7 @@ TEST_F(OwnerTest, FirstOpenMakesTheStreamAndItsClaimIsWrittenAhead) {
   EXPECT_EQ(data(), Texts{"one"});
   const auto records = a.home.records(app);
   ASSERT_EQ(records.size(), 3u);  // claim, ready, data
+  EXPECT_EQ(records[1].sequence, kReadySequence);
   EXPECT_EQ(as_text(records[1].payload), R"({"record":"ready","endpoint":"at-a"})");
   EXPECT_EQ(records[2].sequence, Sequence{2});
   EXPECT_EQ(owner->status().acknowledged, records[2].next);
@@ -74,6 +75,7 @@ TEST_F(OwnerTest, OneLogLineForEachChangeOfOwnerNamesBothSides) {
   EXPECT_TRUE(a.log()[1].starts_with("fenced: 'app' is now written by 'b', pid 4711 on host host-b (epoch 2). This handle was epoch 1"));
 }
 
+// S16: the loss is noticed while idle, not at the next write.
 TEST_F(OwnerTest, AnIdleOwnerNoticesWithinItsInterval) {
   a.options.notice_within = 700ms;
   auto old = a.must_open();
@@ -84,6 +86,7 @@ TEST_F(OwnerTest, AnIdleOwnerNoticesWithinItsInterval) {
   EXPECT_LE(runtime.now() - before, 701ms);  // the test's own time: no machine is too slow for it
 }
 
+// S12: the home itself checks the token of each append, whatever the old owner can still reach.
 TEST_F(OwnerTest, APausedOwnerThatWakesInMidCommitIsRefused) {
   auto old = a.must_open();
   ASSERT_EQ(commit(*old, "one").kind, Kind::acknowledged);
@@ -231,6 +234,7 @@ TEST_F(OwnerTest, ADefiniteRefusalAfterALostAnswerDecidesNothing) {
 
 TEST_F(OwnerTest, AWaiterThatGivesUpLeavesTheAppendOnItsWay) {
   auto owner = a.must_open();
+  ASSERT_TRUE(runtime.wait_for([&] { return a.home.records(app).size() == 2; }));  // else the append waits behind `ready`, and is refused unsent
   ResetCount resets;
   owner->on_reset(resets.listener());
   std::atomic<bool> out_of_reach = true;
@@ -246,7 +250,7 @@ TEST_F(OwnerTest, AWaiterThatGivesUpLeavesTheAppendOnItsWay) {
   out_of_reach = false;
   EXPECT_TRUE(runtime.wait_for([&] { return data() == Texts{"maybe"}; }));
   EXPECT_TRUE(runtime.wait_for([&] { return owner->wait(ticket, in(1s), nullptr).kind == Kind::acknowledged; }));
-  EXPECT_EQ(resets.count, 1);
+  EXPECT_TRUE(runtime.wait_for([&] { return resets.count == 1; }));  // an answer that came with the reset is handed out first
 }
 
 TEST_F(OwnerTest, ConfirmIsARoundTripBegunAfterTheLastAcknowledgement) {
@@ -273,94 +277,6 @@ TEST_F(OwnerTest, ConfirmWaitsForAHomeOutOfReachAndThenSaysUnknown) {
   EXPECT_TRUE(owner->confirm(in(5s)));
 }
 
-TEST_F(OwnerTest, ARemovedStreamAndANewHistoryReset) {
-  auto owner = a.must_open();
-  ASSERT_EQ(commit(*owner, "one").kind, Kind::acknowledged);
-  a.home.restore(app);
-  EXPECT_EQ(commit(*owner, "two").kind, Kind::refused);
-  EXPECT_EQ(owner->status().reset->kind, ResetKind::rewound);
-
-  auto next = b.must_open();  // its fold starts from nothing; the history has the record
-  EXPECT_EQ(b.fold.data(), Texts{"one"});
-  EXPECT_GT(next->status().token.epoch, Epoch{1});
-  a.home.erase(app);
-  ASSERT_TRUE(runtime.wait_for([&] { return next->status().reset.has_value(); }));
-  EXPECT_EQ(next->status().reset->kind, ResetKind::removed);
-}
-
-TEST_F(OwnerTest, AFoldWhosePositionIsGoneStartsOver) {
-  ASSERT_TRUE(a.must_open()->stop(in(1s)));
-  commit(*b.must_open(), "one");
-  a.home.restore(app);
-  auto owner = a.must_open();  // a's position is of the old history
-  EXPECT_EQ(a.fold.started_over, 1);
-  EXPECT_EQ(a.fold.data(), Texts{"one"});
-}
-
-TEST_F(OwnerTest, StopSendsWhatIsPendingAndSaysWhatItCouldNot) {
-  auto owner = a.must_open();
-  ASSERT_TRUE(owner->submit(bytes("sent"), in(1s)));
-  EXPECT_TRUE(owner->stop(in(5s)));
-  EXPECT_TRUE(owner->stop(in(5s)));
-  EXPECT_EQ(data(), Texts{"sent"});
-  EXPECT_EQ(owner->submit(bytes("after"), in(1s)).error().outcome, Outcome::closed);
-
-  auto next = b.must_open();
-  b.home.set_hook([&](const CallInfo& info) { return info.call == Call::append ? Trouble::unavailable : Trouble::none; });
-  const Ticket ticket = *next->submit(bytes("stuck"), in(1s));
-  const auto stopped = next->stop(in(2s));
-  ASSERT_FALSE(stopped);
-  EXPECT_EQ(stopped.error().outcome, Outcome::unknown);
-  EXPECT_EQ(next->wait(ticket, in(1s), nullptr).kind, Kind::undecided);
-}
-
-TEST_F(OwnerTest, TheFrontsResetIsFinalAndTold) {
-  auto owner = a.must_open();
-  ResetCount resets, late;
-  owner->on_reset(resets.listener());
-  owner->reset(ResetKind::broken, "broken: the disk failed");
-  EXPECT_EQ(owner->submit(bytes("x"), in(1s)).error().message, "broken: the disk failed");
-  ASSERT_TRUE(runtime.wait_for([&] { return resets.count == 1; }));
-  owner->on_reset(late.listener());
-  EXPECT_EQ(late.count, 1);
-  EXPECT_TRUE(owner->stop(in(1s)));
-  EXPECT_EQ(resets.count, 1);
-}
-
-TEST_F(OwnerTest, WhatIsQueuedWhenTheFrontResetsIsNeverSent) {
-  auto owner = a.must_open();
-  auto out = runtime.make_signal();
-  auto resume = runtime.make_signal();
-  std::atomic<bool> once = false;
-  a.home.set_hook([&](const CallInfo& info) {
-    if (!has_data(info) || once.exchange(true)) return Trouble::none;
-    out->notify();
-    resume->wait_until(Instant::max());
-    return Trouble::none;
-  });
-  const Ticket first = *owner->submit(bytes("on its way"), in(1s));
-  ASSERT_TRUE(out->wait_until(in(1h)));
-  const Ticket second = *owner->submit(bytes("queued"), in(1s));
-  owner->reset(ResetKind::broken, "broken: the disk failed");
-  resume->notify();
-  EXPECT_EQ(owner->wait(first, in(30s), nullptr).kind, Kind::acknowledged);
-  EXPECT_EQ(owner->wait(second, in(30s), nullptr).kind, Kind::refused);
-  EXPECT_TRUE(owner->stop(in(1s)));
-  EXPECT_EQ(data(), Texts{"on its way"});
-}
-
-TEST_F(OwnerTest, WithoutFinalResetsAGivenUpHandleWrites) {  // why Guard::reset_final stands there
-  auto owner = a.must_open();
-  ResetCount resets;
-  owner->on_reset(resets.listener());
-  set_guard(Guard::reset_final, false);
-  owner->reset(ResetKind::diverged, "diverged: foreign writes to the copy");
-  ASSERT_TRUE(runtime.wait_for([&] { return resets.count == 1; }));
-  const Fate fate = commit(*owner, "after the reset");
-  set_guard(Guard::reset_final, true);
-  EXPECT_EQ(fate.kind, Kind::acknowledged);
-}
-
 TEST_F(OwnerTest, ALivenessObjectIsKeptWhileOwning) {
   a.options.liveness = true;
   a.options.term = 8s;
@@ -368,32 +284,6 @@ TEST_F(OwnerTest, ALivenessObjectIsKeptWhileOwning) {
   const auto beats = a.home.calls(Call::beat);
   ASSERT_TRUE(runtime.wait_for([&] { return a.home.calls(Call::beat) >= beats + 3; }, 8s));
   EXPECT_EQ(a.home.records(app)[0].owner.liveness, owner->status().token.claim_id);
-}
-
-TEST_F(OwnerTest, EverythingEndsWhenTheProcessIsStopped) {
-  auto owner = a.must_open();
-  a.home.set_hook([](const CallInfo&) { return Trouble::unavailable; });
-  const Ticket ticket = *owner->submit(bytes("x"), in(1s));
-  runtime.stop_the_world();
-  EXPECT_EQ(owner->wait(ticket, in(30s), nullptr).kind, Kind::undecided);
-  EXPECT_FALSE(owner->confirm(in(30s)));
-  b.home.set_hook([](const CallInfo&) { return Trouble::unavailable; });
-  EXPECT_FALSE(b.open());
-}
-
-// A full disk of the home must not read like a home that is silent.
-TEST_F(OwnerTest, WhoeverGivesUpWaitingIsToldTheHomesLastAnswer) {
-  auto owner = a.must_open();
-  a.home.set_hook([](const CallInfo&) { return Trouble::unavailable; });
-  const auto ticket = owner->submit(bytes("x"), in(1s));
-  ASSERT_TRUE(ticket);
-  const Fate fate = owner->wait(*ticket, in(1s), nullptr);
-  ASSERT_EQ(fate.kind, Fate::Kind::undecided);
-  EXPECT_NE(fate.error->message.find("its last answer: the memory home is out of reach"), std::string::npos) << fate.error->message;
-  const auto confirmed = owner->confirm(in(1s));
-  ASSERT_FALSE(confirmed);
-  EXPECT_NE(confirmed.error().message.find("its last answer: the memory home is out of reach"), std::string::npos) << confirmed.error().message;
-  a.home.set_hook({});
 }
 
 }  // namespace

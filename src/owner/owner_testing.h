@@ -21,7 +21,24 @@ using namespace std::chrono_literals;
 class ListFold : public Fold {
  public:
   Offset position() const override { return position_; }
+  Result<> begin(core::Stream& stream) override {
+    ++begun;
+    const auto snapshot = stream.newest_snapshot();
+    if (!snapshot) return tl::unexpected(Error{snapshot.error().outcome, snapshot.error().message, {}});
+    if (!*snapshot) return {};
+    from_snapshot = std::string(as_text((*snapshot)->about));
+    position_ = (*snapshot)->offset;
+    return {};
+  }
+  std::uint64_t restarts() const override { return moved_aside; }
   Result<> apply(const core::Record& record) override {
+    if (does_not_fit && does_not_fit(record)) {  // as a copy with commits of its own that never landed
+      ++moved_aside;
+      records.clear();
+      from_snapshot.clear();
+      position_ = {};
+      return {};
+    }
     records.push_back(record);
     position_ = record.next;
     settled = false;
@@ -30,6 +47,7 @@ class ListFold : public Fold {
   Result<> start_over() override {
     ++started_over;
     records.clear();
+    from_snapshot.clear();
     position_ = {};
     return {};
   }
@@ -45,8 +63,11 @@ class ListFold : public Fold {
     return out;
   }
   std::vector<core::Record> records;
+  std::function<bool(const core::Record&)> does_not_fit;
+  std::string from_snapshot;  // its `about`; empty: from the first record
   bool settled = false;
-  int started_over = 0;
+  int started_over = 0, begun = 0;
+  std::uint64_t moved_aside = 0;
 
  private:
   Offset position_;
@@ -111,6 +132,19 @@ class OwnerTest : public ::testing::Test {
     auto ticket = owner.submit(bytes(text), in(30s));
     if (!ticket) return Fate{Fate::Kind::refused, {}, ticket.error()};
     return owner.wait(*ticket, in(30s), nullptr);
+  }
+  // A snapshot of everything that is there now, made by `owner` through `process`'s home; what it covers is trimmed.
+  void snapshot_and_trim(Process& process, const Owner& owner, std::string_view about) {
+    const Status status = owner.status();
+    core::OwnerToken token{{}, status.token.epoch, {}};
+    ASSERT_TRUE(parse(status.token.incarnation, token.incarnation) && parse(status.token.claim_id, token.claim_id));
+    const auto stream = process.home.stream(app);
+    auto writer = stream->begin_snapshot(token, process.home.records(app).back().next);
+    ASSERT_TRUE(writer);
+    ASSERT_TRUE((*writer)->add(bytes("part")));
+    const auto made = (*writer)->finish(bytes(about));
+    ASSERT_TRUE(made) << made.error().message;
+    ASSERT_TRUE(stream->tend(core::TendRequest{token, made->offset}));
   }
   // What stands in the stream, data only.
   std::vector<std::string> data() {

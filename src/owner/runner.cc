@@ -7,21 +7,17 @@
 #include <utility>
 
 #include "base/guard.h"
+#include "wire/ready_record.h"
 
 namespace onepen::owner {
 namespace {
 
 constexpr std::chrono::nanoseconds kInterruptSlice = std::chrono::milliseconds(20);  // how soon an interrupt is noticed: nobody signals it
 
-std::string json_text(std::string_view text) {  // the endpoint is ours; quotes, backslashes and control characters cannot be trusted to stay out of it
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) out += fmt::format("\\u{:04x}", static_cast<int>(c));
-    else out += c;
-  }
-  return out + "\"";
-}
+constexpr std::chrono::nanoseconds kReleaseWait = std::chrono::seconds(1);  // stop() waits at most so long for its `released` record
+
+// withdraw() waits so long for the request that is out: its answer may be the refusal that lets the append be taken back.
+constexpr std::chrono::nanoseconds kWithdrawWait = std::chrono::seconds(1);
 
 Error closing(const std::string& name) { return Error{Outcome::closed, fmt::format("'{}' is being closed by this process; nothing more is taken", name), {}}; }
 
@@ -39,10 +35,11 @@ Runner::Runner(Runtime& runtime, std::unique_ptr<core::Stream> stream, Options o
     status_.token = writer_.token();
     status_.acknowledged = writer_.acknowledged();
     status_.claim_requests = opened.claim_requests;
-    // The `ready` record: this owner serves from now on, at that endpoint. Nobody waits for it.
-    const std::string ready = fmt::format("{{\"record\":\"ready\",\"endpoint\":{}}}", json_text(options_.endpoint));
-    mail_.queued.appends.push_back(core::Pending{0, core::RecordKind::control, to_bytes(as_bytes(ready))});
+    status_.notice = std::move(opened.notice);
+    // This owner serves from now on, at that endpoint. Nobody waits for it. The first of all (kReadySequence).
+    mail_.queued.appends.push_back(core::Pending{0, core::RecordKind::control, wire::encode_ready(options_.endpoint)});
   }
+  listeners_.add([this](const Reset& reset) { options_.log(LogLevel::warn, reset.message); });
   thread_ = runtime_.spawn("onepen-owner", [this] { run(); });
 }
 
@@ -57,8 +54,9 @@ void Runner::told(Ticket ticket) {
   untold_error_.reset();
 }
 
-Result<Ticket> Runner::submit(Bytes payload, Instant deadline) {
+Result<Ticket> Runner::submit(Bytes payload, Instant deadline, core::RecordKind kind) {
   const Wanted space{Wanted::What::space, payload.size()};
+  if (kind == core::RecordKind::claim) return tl::unexpected(Error{Outcome::invalid, "a claim is not submitted: it is made by opening", {}});
   while (true) {
     Ticket ticket = 0;
     {
@@ -73,7 +71,7 @@ Result<Ticket> Runner::submit(Bytes payload, Instant deadline) {
       if (ready(space)) {
         ticket = fates_.add();
         mail_bytes_ += payload.size();  // NOLINT(bugprone-use-after-move): a ticket is never 0: nothing comes round again after the move below
-        mail_.queued.appends.push_back(core::Pending{ticket, core::RecordKind::data, std::move(payload)});
+        mail_.queued.appends.push_back(core::Pending{ticket, kind, std::move(payload)});
       }
     }
     if (ticket != 0) {
@@ -102,6 +100,28 @@ Fate Runner::wait(Ticket ticket, Instant deadline, const std::atomic<bool>* inte
   }
   Fate fate = fates_.of(ticket);
   if (fate.kind == Fate::Kind::refused) told(ticket);
+  return fate;
+}
+
+Fate Runner::withdraw(Ticket ticket) {
+  std::uint64_t number = 0;
+  {
+    const Lock lock(mutex_);
+    if (!fates_.decided(ticket) && !reset_) {
+      std::string why = trouble_.empty() ? std::string("the home did not take it in time") : last_answer();
+      if (why.back() != '.' && why.back() != '?') why += '.';
+      number = ++withdrawals_asked_;
+      mail_.withdrawals.push_back(core::Withdraw{
+          ticket, Error{Outcome::unavailable, fmt::format("{} It was taken back: it is not in the stream of '{}', and never will be.", why, name_), {}}});
+    }
+  }
+  if (number != 0) {
+    work_->notify();
+    (void)wait_for({Wanted::What::withdrawn, number}, runtime_.now() + kWithdrawWait, nullptr);
+  }
+  Fate fate = wait(ticket, runtime_.now(), nullptr);
+  const Lock lock(mutex_);
+  if (number != 0 && fate.kind == Fate::Kind::refused) told(untold_);  // whoever takes an append back knows what stood behind it
   return fate;
 }
 
@@ -148,22 +168,32 @@ void Runner::reset(ResetKind kind, std::string message) {
   else work_->notify();
 }
 
-void Runner::on_reset(std::function<void(const Reset&)> listener) {
-  std::optional<Reset> already;
-  {
-    const Lock lock(mutex_);
-    if (listeners_told_) already = reset_;
-    else listeners_.push_back(listener);
-  }
-  if (already) listener(*already);
-}
+void Runner::on_reset(std::function<void(const Reset&)> listener) { listeners_.add(std::move(listener)); }
 
 Status Runner::status() const {
   const Lock lock(mutex_);
   Status status = status_;
   status.pending = fates_.pending();
+  status.trouble = trouble_;
   status.reset = reset_;
   return status;
+}
+
+// Nothing is undecided and the stream is ours: the next one to open need not think that we died, or that we quarrel. Advice: nothing depends on whether it
+// lands. Answers its ticket; 0: there was no reason, or no time, for it.
+Ticket Runner::release(Instant flush_deadline) {
+  const Instant now = runtime_.now();
+  const Instant until = std::min<Instant>(flush_deadline, now + kReleaseWait);
+  Ticket ticket = 0;
+  {
+    const Lock lock(mutex_);
+    if (until <= now || reset_ || ended_ || fates_.pending() != 0 || !trouble_.empty()) return 0;
+    ticket = fates_.add();
+    mail_.queued.appends.push_back(core::Pending{ticket, core::RecordKind::control, wire::encode_released()});
+  }
+  work_->notify();
+  (void)wait_for({Wanted::What::fate, ticket}, until, nullptr);
+  return ticket;
 }
 
 Result<> Runner::stop(Instant flush_deadline) {
@@ -179,6 +209,7 @@ Result<> Runner::stop(Instant flush_deadline) {
     return stopped_.value_or(Result<>{});
   }
   (void)wait_for({Wanted::What::drained}, flush_deadline, nullptr);
+  const Ticket farewell = release(flush_deadline);
   {
     const Lock lock(mutex_);
     mail_.leave = true;
@@ -190,7 +221,9 @@ Result<> Runner::stop(Instant flush_deadline) {
   {
     const Lock lock(mutex_);
     std::vector<Ticket> left;
-    fates_.each_pending([&](Ticket ticket) { left.push_back(ticket); });
+    fates_.each_pending([&](Ticket ticket) {
+      if (ticket != farewell) left.push_back(ticket);
+    });
     if (!left.empty()) {
       const Error error{
           Outcome::unknown,
@@ -213,6 +246,7 @@ bool Runner::ready(const Wanted& wanted) const {
       const auto at = confirms_.find(wanted.number);
       return at == confirms_.end() || at->second.has_value() || ended_;
     }
+    case Wanted::What::withdrawn: return withdrawals_answered_ >= wanted.number || ended_;
     case Wanted::What::space: {
       const std::uint64_t waiting = mail_bytes_ + queued_bytes_;
       return waiting == 0 || waiting + wanted.number <= options_.max_queue_bytes || reset_ || stopping_;

@@ -13,6 +13,7 @@
 #include "owner/carry.h"
 #include "owner/fates.h"
 #include "owner/open.h"
+#include "owner/reset_listeners.h"
 
 namespace onepen::owner {
 
@@ -21,8 +22,9 @@ class Runner : public Owner {
   Runner(Runtime& runtime, std::unique_ptr<core::Stream> stream, Options options, Opened opened);
   ~Runner() override;
 
-  Result<Ticket> submit(Bytes payload, Instant deadline) override ONEPEN_EXCLUDES(mutex_);
+  Result<Ticket> submit(Bytes payload, Instant deadline, core::RecordKind kind) override ONEPEN_EXCLUDES(mutex_);
   Fate wait(Ticket ticket, Instant deadline, const std::atomic<bool>* interrupted) override ONEPEN_EXCLUDES(mutex_);
+  Fate withdraw(Ticket ticket) override ONEPEN_EXCLUDES(mutex_);
   Result<Offset> confirm(Instant deadline) override ONEPEN_EXCLUDES(mutex_);
   void reset(ResetKind kind, std::string message) override ONEPEN_EXCLUDES(mutex_);
   void on_reset(std::function<void(const Reset&)> listener) override ONEPEN_EXCLUDES(mutex_);
@@ -32,8 +34,8 @@ class Runner : public Owner {
  private:
   // What somebody waits for.
   struct Wanted {
-    enum class What : std::uint8_t { fate, confirmed, space, drained, stopped } what;
-    std::uint64_t number = 0;  // ticket, confirm id, or bytes
+    enum class What : std::uint8_t { fate, confirmed, withdrawn, space, drained, stopped } what;
+    std::uint64_t number = 0;  // ticket, confirm id, number of a withdrawal, or bytes
   };
   struct Waiter {
     Wanted wanted;
@@ -41,6 +43,7 @@ class Runner : public Owner {
   };
   struct Mail {
     core::Queued queued;
+    std::vector<core::Withdraw> withdrawals;
     std::optional<core::GiveUp> give_up;
     bool leave = false;
     bool any() const { return !queued.appends.empty() || !queued.confirms.empty(); }
@@ -52,11 +55,14 @@ class Runner : public Owner {
   bool sleep_on(Signal& signal, const Wanted& wanted, Instant deadline, const std::atomic<bool>* interrupted) ONEPEN_EXCLUDES(mutex_);
   Error reset_error() const ONEPEN_REQUIRES(mutex_);
   void told(Ticket ticket) ONEPEN_REQUIRES(mutex_);
+  Ticket release(Instant flush_deadline) ONEPEN_EXCLUDES(mutex_);
 
   // runner_thread.cc: the owner thread's side
   void run();
   Mail take() ONEPEN_EXCLUDES(mutex_);
   void step(core::Event event) ONEPEN_EXCLUDES(mutex_);
+  void report_suspect(core::Effects& effects);
+  void take_back(std::vector<core::Withdraw> withdrawals) ONEPEN_EXCLUDES(mutex_);
   std::vector<Signal*> publish(core::Effects& effects) ONEPEN_REQUIRES(mutex_);
   void remember_trouble(const core::Event& answer) ONEPEN_EXCLUDES(mutex_);
   std::string last_answer() const ONEPEN_REQUIRES(mutex_);
@@ -80,6 +86,8 @@ class Runner : public Owner {
   std::optional<Instant> beat_at_;
   std::uint64_t beats_ = 0;
 
+  ResetListeners listeners_;
+
   mutable Mutex mutex_;
   Mail mail_ ONEPEN_GUARDED_BY(mutex_);
   std::uint64_t mail_bytes_ ONEPEN_GUARDED_BY(mutex_) = 0;
@@ -87,6 +95,8 @@ class Runner : public Owner {
   Fates fates_ ONEPEN_GUARDED_BY(mutex_);
   Ticket untold_ ONEPEN_GUARDED_BY(mutex_) = 0;  // the last refused ticket that nobody was told of; 0: none
   std::optional<Error> untold_error_ ONEPEN_GUARDED_BY(mutex_);
+  std::uint64_t withdrawals_asked_ ONEPEN_GUARDED_BY(mutex_) = 0;
+  std::uint64_t withdrawals_answered_ ONEPEN_GUARDED_BY(mutex_) = 0;
   core::ConfirmId last_confirm_ ONEPEN_GUARDED_BY(mutex_) = 0;
   std::map<core::ConfirmId, std::optional<Result<Offset>>> confirms_ ONEPEN_GUARDED_BY(mutex_);  // those somebody waits for
   std::vector<Waiter> waiters_ ONEPEN_GUARDED_BY(mutex_);
@@ -94,8 +104,6 @@ class Runner : public Owner {
   std::vector<Signal*> free_signals_ ONEPEN_GUARDED_BY(mutex_);
   std::optional<Reset> reset_ ONEPEN_GUARDED_BY(mutex_);
   Outcome reset_outcome_ ONEPEN_GUARDED_BY(mutex_) = Outcome::unknown;
-  bool listeners_told_ ONEPEN_GUARDED_BY(mutex_) = false;
-  std::vector<std::function<void(const Reset&)>> listeners_ ONEPEN_GUARDED_BY(mutex_);
   Status status_ ONEPEN_GUARDED_BY(mutex_);
   std::string trouble_ ONEPEN_GUARDED_BY(mutex_);  // the message of the home's last refusal; empty when it answered well, or not at all
   bool stopping_ ONEPEN_GUARDED_BY(mutex_) = false;

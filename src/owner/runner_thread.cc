@@ -1,4 +1,6 @@
 // The owner thread: runs the machine, makes the blocking calls, hands out answers.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/failpoint.h"
@@ -13,6 +15,7 @@ void Runner::run() {
     Mail mail = take();
     if (mail.give_up) step(std::move(*mail.give_up));  // before what is queued: that was not sent, and now never is
     if (mail.any()) step(std::move(mail.queued));
+    take_back(std::move(mail.withdrawals));
     if (mail.leave) break;
     tell_listeners();
     beat_when_due();
@@ -29,6 +32,7 @@ void Runner::run() {
         step(std::move(*meanwhile.give_up));
         if (meanwhile.any()) step(std::move(meanwhile.queued));
       }
+      take_back(std::move(meanwhile.withdrawals));
       if (meanwhile.leave) break;
       continue;
     }
@@ -57,6 +61,7 @@ void Runner::step(core::Event event) {
   if (effects.request) request_ = std::move(effects.request);
   if (std::holds_alternative<core::Finished>(writer_.state())) request_.reset();  // a batch made a moment before the reset stays unsent
   wake_at_ = effects.wake_at;
+  if (effects.suspect) report_suspect(effects);
   std::vector<Signal*> wake;
   {
     const Lock lock(mutex_);
@@ -68,6 +73,28 @@ void Runner::step(core::Event event) {
     options_.log(LogLevel::warn, "'" + name_ + "': the append that was given up " + (landed ? "is in the stream" : "is not in the stream and never will be"));
   }
   tell_listeners();
+}
+
+// What this owner saw keeps everybody else from writing upon a stream that lost acknowledged commits.
+void Runner::report_suspect(core::Effects& effects) {
+  const auto told = stream_->report_suspect(core::OwnerToken{writer_.incarnation(), writer_.epoch(), writer_.claim_id()}, *effects.suspect);
+  if (effects.reset && !told) effects.reset->message += fmt::format(" (The home could not be told: {})", told.error().message);
+}
+
+// Whether each could be taken back is told by its fate.
+void Runner::take_back(std::vector<core::Withdraw> withdrawals) {
+  if (withdrawals.empty()) return;
+  const std::uint64_t count = withdrawals.size();
+  for (core::Withdraw& withdraw : withdrawals) step(std::move(withdraw));
+  std::vector<Signal*> wake;
+  {
+    const Lock lock(mutex_);
+    withdrawals_answered_ += count;
+    for (const Waiter& waiter : waiters_) {
+      if (ready(waiter.wanted)) wake.push_back(waiter.signal);
+    }
+  }
+  for (Signal* signal : wake) signal->notify();
 }
 
 // Why what is asked for does not come to pass, in the home's own words: a full disk must be told as one to whoever gives up waiting.
@@ -120,17 +147,12 @@ std::vector<Signal*> Runner::publish(core::Effects& effects) {
 
 // On this thread, once, without the lock: a listener may look at status(), and must not call anything else.
 void Runner::tell_listeners() {
-  std::vector<std::function<void(const Reset&)>> listeners;
   std::optional<Reset> reset;
   {
     const Lock lock(mutex_);
-    if (!reset_ || listeners_told_) return;
-    listeners_told_ = true;
-    listeners.swap(listeners_);
     reset = reset_;
   }
-  options_.log(LogLevel::warn, reset->message);
-  for (const auto& listener : listeners) listener(*reset);
+  if (reset) listeners_.tell(*reset);
 }
 
 bool Runner::sleep() {

@@ -90,6 +90,7 @@ Error held(const std::string& stream, const onepen::Owner& holder, const std::st
 Result<ClaimPlan> plan_takeover(Runtime& runtime, core::Stream& stream, const Options& options, const Seen& seen) {
   if (options.takeover == TakeoverMode::always) return ClaimPlan{};
   if (!seen || seen->epoch.value == 0) return ClaimPlan{ClaimId{}, {}};  // over no owner
+  if (seen->released) return ClaimPlan{seen->claim_id, {}};              // over one that ended; whoever claimed since is an owner
   if (options.takeover == TakeoverMode::never) {
     return tl::unexpected(held(stream.name().text(), core::owner_of(*seen), "takeover=never opens only a stream without an owner"));
   }
@@ -97,13 +98,13 @@ Result<ClaimPlan> plan_takeover(Runtime& runtime, core::Stream& stream, const Op
 }
 
 std::chrono::nanoseconds flapping_wait(const Options& options, const Seen& seen) {
-  if (!seen || seen->claims_since_data < options.calm_changes) return {};
+  if (!seen || seen->released || seen->claims_since_data < options.calm_changes) return {};
   auto wait = std::min(options.flap_wait, options.flap_wait_most);
   for (std::uint32_t i = options.calm_changes; i < seen->claims_since_data && wait < options.flap_wait_most; ++i) wait *= 2;
   return std::min(wait, options.flap_wait_most);
 }
 
-bool wait_for_calm(Runtime& runtime, const std::string& stream, const Options& options, const core::StreamStat& seen) {
+std::optional<std::string> wait_for_calm(Runtime& runtime, const std::string& stream, const Options& options, const core::StreamStat& seen) {
   const auto wait = flapping_wait(options, seen);
   std::string between;
   std::vector<std::string> named;
@@ -114,15 +115,16 @@ bool wait_for_calm(Runtime& runtime, const std::string& stream, const Options& o
     named.push_back(shown);
   }
   if (named.empty()) between = core::describe(core::owner_of(seen));
-  const std::string text = fmt::format("'{}' changed its owner {} times without a database commit, between {}; this open waits {} ms before it goes on", stream,
-                                       seen.claims_since_data, between, std::chrono::duration_cast<std::chrono::milliseconds>(wait).count());
-  options.log(LogLevel::warn, text);
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(wait).count();
+  const std::string changed = fmt::format("'{}' changed its owner {} times without a database commit, between {}", stream, seen.claims_since_data, between);
+  const std::string now = fmt::format("{}; this open waits {} ms before it goes on", changed, ms);
+  options.log(LogLevel::warn, now);
   const Instant until = runtime.now() + wait;
   while (runtime.now() < until) {
-    if (options.progress) options.progress({"wait", 0, 0, text});
-    if (!pause_until(runtime, std::min<Instant>(until, runtime.now() + kProgressEvery))) return false;
+    if (options.progress) options.progress({"wait", 0, 0, now});
+    if (!pause_until(runtime, std::min<Instant>(until, runtime.now() + kProgressEvery))) return {};
   }
-  return true;
+  return fmt::format("{}, and the last one did not end in peace; this open waited {} ms. To read only, open with mode=ro: that changes no owner.", changed, ms);
 }
 
 }  // namespace onepen::owner

@@ -41,8 +41,9 @@ Result<ClaimPlan> plan_takeover(Runtime& runtime, core::Stream& stream, const Op
 
 // How long an open waits that would be one change of owner too many since the last database commit; 0: not at all.
 std::chrono::nanoseconds flapping_wait(const Options& options, const Seen& seen);
-// Waits so long, with progress and one log line that names between whom the ownership changes. False: the process is being stopped.
-bool wait_for_calm(Runtime& runtime, const std::string& stream, const Options& options, const core::StreamStat& seen);
+// Waits so long, with progress and one log line that names between whom the ownership changes. Answers what to tell whoever opens; none: the process is being
+// stopped.
+std::optional<std::string> wait_for_calm(Runtime& runtime, const std::string& stream, const Options& options, const core::StreamStat& seen);
 
 Error held(const std::string& stream, const onepen::Owner& holder, const std::string& why);
 
