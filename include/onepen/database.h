@@ -10,12 +10,20 @@
 #include <onepen/home.h>
 #include <onepen/reset.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
 
 struct sqlite3;
 
 namespace onepen {
+
+enum class Durability : std::uint8_t {
+  replicated,  // COMMIT returns once the home has acknowledged it
+  local,       // COMMIT is durable here when SQLite says so (PRAGMA synchronous) and follows to the home in the background; synced() waits for it there
+};
 
 enum class Takeover : std::uint8_t {
   always,   // the last to open wins
@@ -23,13 +31,25 @@ enum class Takeover : std::uint8_t {
   never,    // open only what nobody owns
 };
 
+struct Progress {
+  std::string_view step;            // "warm", "claim", "read", "snapshot", "wait", "flush"
+  std::uint64_t done_bytes = 0, total_bytes = 0;  // total 0: not known
+};
+
 struct OpenOptions {
+  Durability durability = Durability::replicated;
   Takeover takeover = Takeover::always;
   std::string owner_name;           // for people; at most 256 bytes
   std::string cache_root;           // folder of local copies, absolute; empty: ONEPEN_CACHE, else ~/.cache/onepen
-  bool confirm_reads = false;       // each read transaction is first confirmed by the home
-  Duration notice_within{1'000};    // how soon an idle owner notices that it was fenced
-  Duration commit_timeout{30'000};  // how long a COMMIT waits for the home before it fails and the handle resets `unresolved`
+  bool offline = false;  // durability=local: when the home is out of reach, open from a trusted local copy; goes live when nobody opened meanwhile
+  bool confirm_reads = false;  // each read transaction is first confirmed by the home
+  Duration notice_within{1'000};  // how soon an idle owner notices that it was fenced
+  // How long a COMMIT waits for the home before it fails. When the home refused it for certain (its disk is full) it is taken back, and the handle goes on; when
+  // the home was silent it may be in the stream, and the handle resets `unresolved`.
+  Duration commit_timeout{30'000};
+  std::uint64_t max_pending_bytes = std::uint64_t{1} << 30;  // durability=local: bytes of commits not yet in the stream; above it COMMIT waits, then is refused
+  std::uint64_t snapshot_after = 0;  // bytes of log since the newest snapshot that make a new one; 0: as many as the database has, at least 8 MiB
+  std::function<void(const Progress&)> progress{};  // of open(), on its thread
   std::uint32_t page_size = 4'096;  // bytes, of a database that is made: a power of two, 512..65536
 };
 
@@ -40,11 +60,18 @@ using Connection = std::unique_ptr<sqlite3, CloseSqlite>;
 using Listening = std::shared_ptr<void>;  // dropping it unregisters
 
 struct Status {
-  enum class Role : std::uint8_t { owner, reset } role;
-  Token token;                    // this ownership
-  Offset acknowledged;            // everything before it is in the stream
+  enum class Role : std::uint8_t {
+    owner,
+    offline,  // opened without the home: commits are kept here until it can be reached
+    reset,
+  } role;
+  Token token;  // this ownership
+  Offset acknowledged;  // everything before it is in the stream
   std::uint64_t pending_commits;  // not yet decided
   std::optional<Reset> reset;
+  // The folder to which open() moved the local copy that was there, because it holds commits that the stream cannot take any more, or is not trusted; empty:
+  // it moved none. Its manifest.json says why; `onepen salvage` shows it, and makes a database of it.
+  std::string salvaged{};
 };
 
 class Database {
@@ -59,8 +86,10 @@ class Database {
   // Called once, on Onepen's thread, or at once when already reset. It must not call back.
   [[nodiscard]] Listening on_reset(std::function<void(const Reset&)> listener);
   Status status() const;
-  // Ends this handle; the ownership ends when its Connections are closed too. Idempotent; the destructor does it.
-  Result<> close();
+  // Ends this handle; the ownership ends when its Connections are closed too. Sends what is pending for up to `flush`, and says what it could not
+  // (unknown, unavailable): with durability=local that stays in the local copy, and the next open on this machine sends it. Idempotent; the destructor
+  // does it.
+  Result<> close(Duration flush = Duration{5'000});
 
  private:
   explicit Database(std::shared_ptr<struct DatabaseState> state) : state_(std::move(state)) {}

@@ -21,6 +21,8 @@ struct Reset {
   std::string message;
   Epoch ours;
   std::optional<Owner> current{};
+  // durability=local: the folder of the local copy, in which the commits are that are not in the stream; empty: there are none. They stay there until the
+  // database is opened again on this machine: that sends them, or moves them to <cache root>/salvage/<name>/ and says so (Status::salvaged).
   std::string salvage_path{};
 };
 

@@ -6,6 +6,7 @@
 
 #include "base/checksum.h"
 #include "base/failpoint.h"
+#include "io/paths.h"
 
 namespace onepen::sqlite {
 namespace {
@@ -17,18 +18,20 @@ std::string tell(const wire::RunningSum& sum) { return fmt::format("{:016x} over
 
 }  // namespace
 
-Applier::Applier(DatabaseFiles files, PageTable table, CommitState state, Remember remember)
-    : files_(std::move(files)), table_(std::move(table)), state_(state), settled_(std::move(state)), remember_(std::move(remember)) {}
+Applier::Applier(io::Disk& disk, DatabaseFiles files, PageTable table, CommitState state, Hooks hooks)
+    : disk_(disk), files_(std::move(files)), table_(std::move(table)), state_(state), settled_(std::move(state)), hooks_(std::move(hooks)) {}
 
 Result<> Applier::apply(const core::Record& record) {
   if (record.kind == core::RecordKind::data) return apply_part(record);
   // A claim closes the epoch that wrote the parts so far: without their last part they never become a commit.
   if (record.kind == core::RecordKind::claim) void_run();
-  if (!run_) {  // with an unfinished run the position stays before its first part
-    state_.offset = record.next;
-    state_.incarnation = record.incarnation;
-  }
+  if (!run_) moved_on(record);  // with an unfinished run the position stays before its first part
   return {};
+}
+
+void Applier::moved_on(const core::Record& record) {
+  state_.offset = record.next;
+  state_.incarnation = record.incarnation;
 }
 
 Result<> Applier::apply_part(const core::Record& record) {
@@ -79,7 +82,7 @@ Result<> Applier::ensure_batch(std::uint32_t page_size) {
   present_.resize(page_size);
   if (batch_) return {};
   // The file is made anew, so its salt need not be random: no older frame can be taken for one of its own.
-  auto batch = WalWriter::create(files_.batch(), page_size, xxh3(as_bytes(state_.offset.text), state_.ordinal));
+  auto batch = WalWriter::create(disk_, files_.batch(), page_size, xxh3(as_bytes(state_.offset.text), state_.ordinal));
   if (!batch) return tl::unexpected(batch.error());
   batch_.emplace(std::move(*batch));
   committed_ = batch_->mark();
@@ -89,7 +92,7 @@ Result<> Applier::ensure_batch(std::uint32_t page_size) {
 
 Result<> Applier::open_db() {
   if (db_) return {};
-  auto db = open_file(files_.db, OpenMode::create);
+  auto db = open_on(disk_, files_.db, io::OpenMode::create);
   if (!db) return tl::unexpected(db.error());
   db_ = std::move(*db);
   return {};
@@ -98,7 +101,7 @@ Result<> Applier::open_db() {
 Result<> Applier::read_present(std::uint32_t page_number, std::span<std::byte> out) {
   if (auto at = newest_.find(page_number); at != newest_.end()) return batch_->read_image(at->second, out);
   if (auto open = open_db(); !open) return open;
-  auto got = read_at(db_.fd(), (std::uint64_t{page_number} - 1) * out.size(), out, files_.db);
+  auto got = of_disk(db_->read_at((std::uint64_t{page_number} - 1) * out.size(), out));
   if (!got) return tl::unexpected(got.error());
   std::fill(out.begin() + static_cast<std::ptrdiff_t>(*got), out.end(), std::byte{0});
   return {};
@@ -173,56 +176,78 @@ void Applier::void_run() {
   if (batch_) batch_->rewind(committed_);
 }
 
-Result<> Applier::landed(const CommitState& next, const std::vector<PageHash>& hashes) {
+Result<> Applier::check_landed(const CommitState& next, const std::vector<PageHash>& hashes) const {
   if (run_ || !(state_ == settled_)) return diverged("a commit lands while records of the stream are being applied");
   const std::uint64_t sum = table_.sum_after(next.page_count, hashes, next.page_size);
   if (sum != next.page_sum || (table_.page_size() != 0 && table_.page_size() != next.page_size)) {
     return diverged(fmt::format("commit {} should leave page sum {}, its pages give {}", next.ordinal, tell({next.page_sum, next.page_count}),
                                 tell({sum, next.page_count})));
   }
-  if (auto kept = remember_(state_, next); !kept) return kept;
+  return {};
+}
+
+void Applier::landed(const CommitState& next, const std::vector<PageHash>& hashes) {
   table_.commit(next.page_count, hashes, next.page_size);
   state_ = next;
   settled_ = next;
-  return {};
+}
+
+void Applier::close_files() {
+  db_.reset();
+  batch_.reset();
+  run_.reset();
 }
 
 Result<> Applier::settle() {
   auto done = settle_changes();
-  db_.close();  // SQLite may open the database next, and a descriptor of ours closed after that would drop its locks
+  db_.reset();  // SQLite may open the database next, and a descriptor of ours closed after that would drop its locks
   return done;
 }
 
 Result<> Applier::settle_changes() {
   if (state_ == settled_) return {};
-  if (ONEPEN_FAILPOINT("copy.before_settle")) return tl::unexpected(file_error("settle", files_.db, 5));
+  if (ONEPEN_FAILPOINT("copy.before_settle")) return io_failed("settle", files_.db);
   const bool changed = state_.ordinal != settled_.ordinal;
+  if (changed && !batch_) return io_failed("settle", files_.db);  // an earlier attempt failed half way: the next opening goes on from what is on the disk
+  const std::optional<WalPlace> place = changed ? std::optional(WalPlace{batch_->salt1(), batch_->salt2(), committed_.frames}) : std::nullopt;
   if (changed && !run_) {
     if (auto sealed = batch_->seal(); !sealed) return sealed;
   }
-  if (auto kept = remember_(settled_, state_); !kept) return kept;
+  if (hooks_.remember) {
+    if (auto kept = hooks_.remember(settled_, state_, place); !kept) return kept;
+  }
   if (changed) {
-    if (auto folded = fold_batch(); !folded) return folded;
+    if (auto folded = fold_batch(*place); !folded) return folded;
   }
   settled_ = state_;
   return {};
 }
 
-Result<> Applier::fold_batch() {
+Result<> Applier::fold_batch(const WalPlace& place) {
   WalContent content;
   content.page_size = state_.page_size;
-  content.page_count = state_.page_count;
+  WalView view;
+  view.page_count = state_.page_count;
   content.frames.reserve(newest_.size());
-  for (const auto& [number, at] : newest_) content.frames.push_back({number, 0, at});
-  if (auto moved = move_file(files_.batch(), files_.wal()); !moved) return moved;
-  if (ONEPEN_FAILPOINT("copy.batch_is_wal")) return tl::unexpected(file_error("fold", files_.db, 5));
+  for (const auto& [number, at] : newest_) {
+    content.frames.push_back({number, 0, at, 0});
+    view.frame_of[number] = static_cast<std::uint32_t>(content.frames.size());
+  }
+  if (auto moved = rename_on(disk_, files_.batch(), files_.wal()); !moved) return moved;
+  // Before the database file changes: with the WAL before this one back after a loss of power, its commits would stand upon a database that has them and more,
+  // look as if they were pending, and undo what came after them when they are sent again (simulator, sqlite seed 475).
+  if (auto synced = of_disk(disk_.sync_folder(io::folder_of(files_.db))); !synced) return synced;
+  if (ONEPEN_FAILPOINT("copy.batch_is_wal")) return io_failed("fold", files_.db);
   WalWriter old = std::move(*batch_);
   batch_.reset();
   if (auto open = open_db(); !open) return open;
-  if (auto folded = fold_wal(content, old.fd(), files_.wal(), db_.fd(), files_.db); !folded) return tl::unexpected(folded.error());
-  if (auto synced = sync_file(db_.fd(), files_.db); !synced) return synced;
-  if (ONEPEN_FAILPOINT("copy.folded")) return tl::unexpected(file_error("fold", files_.db, 5));
-  if (auto removed = remove_file(files_.wal()); !removed) return removed;
+  if (auto folded = fold_wal(content, view, old.file(), *db_, files_.db); !folded) return tl::unexpected(folded.error());
+  if (auto synced = of_disk(db_->sync()); !synced) return synced;
+  if (ONEPEN_FAILPOINT("copy.folded")) return io_failed("fold", files_.db);
+  if (hooks_.folded) {
+    if (auto merged = hooks_.folded(table_, state_, place); !merged) return merged;
+  }
+  if (auto removed = remove_from(disk_, files_.wal()); !removed) return removed;
   newest_.clear();
   return run_ ? carry_run_over(old) : Result<>{};
 }

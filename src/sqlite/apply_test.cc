@@ -14,15 +14,17 @@ using testing::told;
 
 struct Remembered {
   std::vector<std::pair<CommitState, CommitState>> all;
-  Applier::Remember fn() {
-    return [this](const CommitState& settled, const CommitState& next) -> Result<> {
-      all.emplace_back(settled, next);
-      return {};
-    };
+  std::unique_ptr<io::Disk> disk = io::make_posix_disk();
+  Applier::Hooks fn() {
+    return {[this](const CommitState& settled, const CommitState& next, const std::optional<WalPlace>&) -> Result<> {
+              all.emplace_back(settled, next);
+              return {};
+            },
+            {}};
   }
 };
 
-Applier fresh(const std::string& path, Remembered& kept) { return Applier(DatabaseFiles{path}, PageTable{}, CommitState{}, kept.fn()); }
+Applier fresh(const std::string& path, Remembered& kept) { return Applier(*kept.disk, DatabaseFiles{path}, PageTable{}, CommitState{}, kept.fn()); }
 
 void expect_same(PlainSource& source, const Applier& applier, const std::string& path) {
   EXPECT_EQ(applier.state().page_sum, source.state().page_sum);

@@ -8,17 +8,23 @@
 //        refused      -> nothing more is written; the pager rolls back                       -> SQLITE_AUTH, and the sentence
 //        undecided    -> as refused, and the handle resets `unresolved`                      -> SQLITE_AUTH
 //
+// With durability=local nothing is held back: admit() only says no to a commit that could never be sent, or that there is no room for, before its frame header
+// is written; the rest is the LocalSender's, after SQLite has published the commit.
+//
 // Thread-safety: used under SQLite's WAL write lock; the lock is what orders the connections.
 #pragma once
 #include <array>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "base/log.h"
 #include "base/runtime.h"
 #include "owner/owner.h"
 #include "sqlite/copy.h"
+#include "sqlite/keeper.h"
 #include "sqlite/wal_frames.h"
+#include "sqlite/wal_hold.h"
 #include "wire/commit_frame.h"
 
 namespace onepen::sqlite {
@@ -43,6 +49,7 @@ class ResetSink {
   virtual void reset_after(const Error& refusal) = 0;  // the owner resets for this; the handle must not begin anything until its thread has said so
   virtual std::optional<Reset> current_reset() const = 0;
   virtual void poison(std::string_view why) = 0;
+  virtual void sent(std::uint64_t bytes) = 0;  // so many bytes of log were acknowledged
   virtual void freeze() = 0;  // checkpoints write nothing more: the database file stays as it is
 };
 
@@ -52,17 +59,27 @@ struct CommitFrameHeader {
   std::array<std::uint8_t, 24> bytes{};
 };
 
+// Why a commit would stand in the stream's way for ever, since no reader takes it; empty: readers take it. Of a database of `before` pages, which has `after`
+// then; the commit holds `written` of them.
+std::string never_sendable(std::uint32_t before, std::uint32_t after, std::size_t written);
+#ifdef ONEPEN_TEST_HOOKS
+void set_most_pages(std::uint32_t pages);  // of a database; a test makes it less than what a stream can hold, to reach it
+#endif
+
 class Capture {
  public:
-  // All outlive the Capture. `incarnation`: of the owner's claim.
-  Capture(Runtime& runtime, Copy& copy, owner::Owner& owner, ResetSink& sink, Incarnation incarnation);
+  // All outlive the Capture.
+  Capture(Runtime& runtime, Copy& copy, OwnerSeat& seat, WalHold& hold, ResetSink& sink, std::uint64_t max_pending_bytes);
 
   WalFrames& frames() { return frames_; }
   // Brings one commit into the stream and, once it is there, its frame header into the WAL. SQLITE_OK: it is in the stream.
   int commit(CommitFiles& files, const CommitFrameHeader& header, std::span<const std::byte> image, std::chrono::nanoseconds timeout);
+  // durability=local: may this commit be made? page_count_before: of the database as SQLite has published it. SQLITE_OK, or SQLITE_AUTH and the sentence.
+  int admit(CommitFiles& files, const CommitFrameHeader& header, std::uint32_t page_size, std::uint32_t page_count_before, std::chrono::nanoseconds timeout);
 
  private:
   struct Work;
+  int wait_for_room(CommitFiles& files, std::uint64_t bytes, std::uint64_t frame_bytes, WalSlot slot, std::chrono::nanoseconds timeout);
   int run(CommitFiles& files, Work& work, const CommitFrameHeader& header, std::span<const std::byte> image, std::chrono::nanoseconds timeout);
   int collect(Work& work);
   int encode(CommitFiles& files, Work& work);
@@ -75,9 +92,10 @@ class Capture {
 
   Runtime& runtime_;
   Copy& copy_;
-  owner::Owner& owner_;
+  OwnerSeat& seat_;
+  WalHold& hold_;
   ResetSink& sink_;
-  Incarnation incarnation_;
+  const std::uint64_t max_pending_bytes_;
   WalFrames frames_;
   wire::PageCodec codec_;
   Bytes image_, previous_;

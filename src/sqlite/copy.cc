@@ -1,219 +1,226 @@
 #include "sqlite/copy.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
-#include <optional>
+#include <limits>
 
+#include "base/check.h"
 #include "base/failpoint.h"
-#include "owner/claim_log.h"
-#include "sqlite/apply.h"
-#include "sqlite/copy_folder.h"
-#include "sqlite/copy_salvage.h"
-#include "sqlite/copy_state.h"
+#include "sqlite/copy_local.h"
 
 namespace onepen::sqlite {
 namespace {
 
-constexpr std::size_t kDatabaseHeaderBytes = 100;
-
-std::uint64_t inode_of(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 ? info.st_ino : 0;
-}
-
-wire::RunningSum running(const CommitState& state) { return {state.page_sum, state.page_count}; }
-
-class LocalCopy final : public Copy {
- public:
-  LocalCopy(Runtime& runtime, io::Disk& disk, CopyPlace place, Log log, CopyFolder folder)
-      : runtime_(runtime), disk_(disk), place_(std::move(place)), log_(std::move(log)), folder_(std::move(folder)), files_{folder_.path + "/db"} {}
-  ~LocalCopy() override { static_cast<void>(close()); }
-
-  Result<> load();
-
-  const std::string& db_path() const override { return files_.db; }
-  const std::string& folder() const override { return folder_.path; }
-  const CommitState& state() const override { return applier_->state(); }
-  std::uint64_t page_hash(std::uint32_t page_number) const override { return applier_->table().hash(page_number); }
-  Result<> will_land(const CommitState& next, std::vector<PageHash> hashes) override;
-  Result<> poison(std::string_view why) override;
-  Result<> close() override;
-
-  Offset position() const override { return applier_->position(); }
-  Result<> apply(const core::Record& record) override;
-  Result<> start_over() override;
-  Result<> settle() override;
-
-  Result<> write_ahead(const core::ClaimRequest& request, const Incarnation& incarnation) override { return claims_->write_ahead(request, incarnation); }
-  Epoch highest() const override { return claims_->highest(); }
-
- private:
-  Result<> begin(PageTable table, CommitState state);
-  Result<> begin_empty();
-  Result<FoundDatabase> fold_and_scan(PageTable& table);
-  Result<> set_aside(std::string kind, std::string why, std::optional<FoundDatabase> found);
-  Result<> remember(const CommitState& previous, const CommitState& next);
-  Result<> after_failure(Result<> done);
-
-  Runtime& runtime_;
-  io::Disk& disk_;
-  CopyPlace place_;
-  Log log_;
-  CopyFolder folder_;
-  DatabaseFiles files_;
-  std::optional<StateFile> state_file_;
-  std::optional<Applier> applier_;
-  std::unique_ptr<owner::DiskClaimLog> claims_;
-  BootId boot_ = current_boot_id();
-  bool from_scratch_ = false;  // holds nothing but what it read from the stream since it was acquired empty
-};
-
-Result<> LocalCopy::load() {
-  auto claims = owner::DiskClaimLog::open(disk_, folder_.path + "/claims");
-  if (!claims) return tl::unexpected(claims.error());
-  claims_ = std::move(*claims);
-  auto opened = StateFile::open(folder_.path + "/state");
-  if (!opened) return tl::unexpected(opened.error());
-  state_file_.emplace(std::move(*opened));
-  const auto record = state_file_->record();
-  // Scrap: a batch that was never made to count.
-  if (auto removed = remove_file(files_.batch()); !removed) return removed;
-  if (record && record->poisoned) {
-    if (auto aside = set_aside("diverged", "this copy was marked as not to be trusted: " + record->why, std::nullopt); !aside) return aside;
-    return begin_empty();
-  }
-  PageTable table;
-  auto found = fold_and_scan(table);
-  if (!found) return tl::unexpected(found.error());
-  if (!record) {
-    if (found->bytes == 0) return begin_empty();
-    if (auto aside = set_aside("diverged", "there is a database but no whole state file beside it", *found); !aside) return aside;
-    return begin_empty();
-  }
-  // After a kill the database is what it was about to be, or what it was before. When both are alike (a commit that changed nothing) the later counts.
-  for (const CommitState* state : {&record->next, &record->previous}) {
-    if (running(*state) == found->sum && (state->page_count == 0 ? found->bytes == 0 : state->page_size == found->page_size)) {
-      if (state->page_count == 0) from_scratch_ = true;
-      return begin(std::move(table), *state);
-    }
-  }
-  const std::string why = fmt::format("the database has page sum {:016x} over {} pages, its state says {:016x} over {} pages (commit {}){}",
-                                      found->sum.page_sum, found->sum.page_count, record->next.page_sum, record->next.page_count, record->next.ordinal,
-                                      record->boot == boot_ ? "; somebody else wrote to it" : "; the machine was restarted since");
-  if (auto aside = set_aside("diverged", why, *found); !aside) return aside;
-  return begin_empty();
-}
-
-// Brings the database file to what SQLite's own recovery would find, and hashes every page of it.
-Result<FoundDatabase> LocalCopy::fold_and_scan(PageTable& table) {
-  FoundDatabase found;
-  auto wal = read_wal(files_.wal());
-  if (!wal) return tl::unexpected(wal.error());
-  if (!file_exists(files_.db) && wal->page_count == 0) return found;
-  auto db = open_file(files_.db, OpenMode::create);
-  if (!db) return tl::unexpected(db.error());
-  if (wal->page_count != 0) {
-    auto wal_file = open_file(files_.wal(), OpenMode::read);
-    if (!wal_file) return tl::unexpected(wal_file.error());
-    if (auto folded = fold_wal(*wal, wal_file->fd(), files_.wal(), db->fd(), files_.db); !folded) return tl::unexpected(folded.error());
-    if (auto synced = sync_file(db->fd(), files_.db); !synced) return tl::unexpected(synced.error());
-  }
-  if (ONEPEN_FAILPOINT("copy.acquire_folded")) return tl::unexpected(file_error("fold", files_.db, 5));
-  // Everything of the WAL is in the database now; the shared memory speaks of a WAL that is gone.
-  if (auto removed = remove_file(files_.wal()); !removed) return tl::unexpected(removed.error());
-  if (auto removed = remove_file(files_.shm()); !removed) return tl::unexpected(removed.error());
-  auto size = file_size(db->fd(), files_.db);
-  if (!size) return tl::unexpected(size.error());
-  found.bytes = *size;
-  found.inode = inode_of(files_.db);
-  if (*size == 0) return found;
-  std::array<std::byte, kDatabaseHeaderBytes> header{};
-  if (auto got = read_at(db->fd(), 0, header, files_.db); !got) return tl::unexpected(got.error());
-  found.page_size = std::to_integer<std::uint32_t>(header[16]) << 8 | std::to_integer<std::uint32_t>(header[17]);
-  if (found.page_size == 1) found.page_size = wire::kMaxPageSize;  // how the format writes 65536
-  if (!wire::valid_page_size(found.page_size)) found.page_size = wire::kMinPageSize;  // no database; its sum fits nothing
-  const auto pages = static_cast<std::uint32_t>((*size + found.page_size - 1) / found.page_size);
-  auto scanned = scan_pages(db->fd(), found.page_size, pages, files_.db);
-  if (!scanned) return tl::unexpected(scanned.error());
-  table = std::move(*scanned);
-  found.sum = table.running();
-  return found;
-}
-
-Result<> LocalCopy::set_aside(std::string kind, std::string why, std::optional<FoundDatabase> found) {
-  Salvage salvage{std::move(kind), std::move(why), place_, folder_.path, state_file_->record(), found};
-  auto where = move_aside(runtime_, disk_, salvage);
-  if (!where) return tl::unexpected(where.error());
-  log_(LogLevel::warn,
-       fmt::format("the local copy of '{}' was moved to {}: {}. The database is rebuilt from its stream", place_.name.text(), *where, salvage.why));
-  auto fresh = StateFile::open(folder_.path + "/state");
-  if (!fresh) return tl::unexpected(fresh.error());
-  state_file_.emplace(std::move(*fresh));
-  return {};
-}
-
-Result<> LocalCopy::begin_empty() {
-  from_scratch_ = true;
-  return begin(PageTable{}, CommitState{});
-}
-
-Result<> LocalCopy::begin(PageTable table, CommitState state) {
-  if (auto kept = remember(state, state); !kept) return kept;
-  applier_.emplace(files_, std::move(table), std::move(state), [this](const CommitState& settled, const CommitState& next) { return remember(settled, next); });
-  return {};
-}
-
-Result<> LocalCopy::remember(const CommitState& previous, const CommitState& next) {
-  return state_file_->write(CopyRecord{previous, next, boot_, inode_of(files_.db), false, {}}, false);
-}
-
-Result<> LocalCopy::will_land(const CommitState& next, std::vector<PageHash> hashes) {
-  from_scratch_ = false;
-  return applier_->landed(next, hashes);
-}
-
-Result<> LocalCopy::poison(std::string_view why) {
-  CopyRecord record{applier_->state(), applier_->state(), boot_, inode_of(files_.db), true, std::string(why)};
-  log_(LogLevel::error, fmt::format("the local copy {} is not trusted any more: {}", folder_.path, why));
-  return state_file_->write(record, true);
-}
-
-Result<> LocalCopy::apply(const core::Record& record) { return after_failure(applier_->apply(record)); }
-Result<> LocalCopy::settle() { return after_failure(applier_->settle()); }
-
-// A copy that does not fit its stream would fail at every opening: it is moved aside at the next one, and rebuilt. Not so when it came whole from this
-// very stream: then the stream itself is wrong, and rebuilding would end here again.
-Result<> LocalCopy::after_failure(Result<> done) {
-  if (done || done.error().outcome != Outcome::state_mismatch) return done;
-  if (from_scratch_) {
-    done.error().message += "; the database was read from the beginning of the stream, so the stream itself is damaged: see `onepen verify`";
-    return done;
-  }
-  auto poisoned = poison(done.error().message);
-  done.error().message += poisoned ? "; open it again: the local copy is moved aside and rebuilt" : "; and " + poisoned.error().message;
-  return done;
-}
-
-Result<> LocalCopy::start_over() {
-  const bool holds_commits = applier_->state().ordinal != 0;
-  applier_.reset();  // closes its files
-  if (holds_commits) {
-    auto aside = set_aside("rewound", "the stream no longer has the position up to which this copy was read", std::nullopt);
-    if (!aside) return aside;
-  }
-  return begin_empty();
-}
-
-Result<> LocalCopy::close() {
-  folder_.lock.close();
-  return {};
-}
+tl::unexpected<Error> being_stopped() { return tl::unexpected(Error{Outcome::unavailable, "this process is being stopped", std::nullopt}); }
 
 }  // namespace
 
-Result<std::unique_ptr<Copy>> Copy::acquire(Runtime& runtime, io::Disk& disk, const CopyPlace& place, const Log& log) {
-  auto folder = choose_copy(disk, place, log);
+LocalCopy::LocalCopy(Runtime& runtime, io::Disk& disk, CopyPlace place, Log log, CopyFolder folder)
+    : runtime_(runtime),
+      disk_(disk),
+      place_of_copy_(std::move(place)),
+      log_(std::move(log)),
+      folder_(std::move(folder)),
+      files_{folder_.path + "/db"},
+      boot_(current_boot_id(disk)),
+      turn_(runtime) {}
+
+// ---- what others read
+
+CommitState LocalCopy::state() const {
+  Lock lock(mutex_);
+  return applier_->state();
+}
+
+WalPlace LocalCopy::place() const {
+  Lock lock(mutex_);
+  return wal_there_ && place_ ? *place_ : WalPlace{};
+}
+
+bool LocalCopy::behind() const {
+  Lock lock(mutex_);
+  return missed_ && missed_->ordinal > applier_->state().ordinal;
+}
+
+std::uint64_t LocalCopy::page_hash(std::uint32_t page_number) const {
+  Lock lock(mutex_);
+  return std::as_const(*applier_).table().hash(page_number);
+}
+
+std::optional<core::OwnerToken> LocalCopy::owned() const {
+  Lock lock(mutex_);
+  return owned_;
+}
+
+// ---- what a running database tells
+
+Result<> LocalCopy::write_record(const CommitState& previous, const std::optional<WalPlace>& previous_place, const CommitState& next,
+                                 const std::optional<WalPlace>& next_place, bool sync) {
+  if (inode_ == 0 && !doubted_) {
+    auto stamp = stamp_of(disk_, files_.db);
+    if (!stamp) return tl::unexpected(stamp.error());
+    inode_ = stamp->inode;
+  }
+  CopyRecord record;
+  record.previous = previous;
+  record.next = next;
+  record.previous_place = previous_place;
+  record.next_place = next_place;
+  record.owned = owned_;
+  if (sent_ && sent_at_ == next.ordinal) record.sent = sent_;
+  record.boot = boot_;
+  record.inode = doubted_ ? 0 : inode_;
+  record.poisoned = poisoned_.has_value();
+  record.why = poisoned_.value_or("");
+  if (!state_file_) return io_failed("write the state of", files_.db);  // a move to salvage stopped half way
+  return state_file_->write(record, sync);
+}
+
+Result<> LocalCopy::land(const CommitState& next, const std::vector<PageHash>& hashes, const std::optional<WalPlace>& place, std::optional<Sequence> sequence) {
+  const CopyTurn::Held turn(turn_);
+  if (!turn) return being_stopped();
+  from_scratch_ = false;
+  if (auto fits = applier_->check_landed(next, hashes); !fits) return fits;
+  {
+    Lock lock(mutex_);
+    sent_.reset();
+    if (sequence) {
+      std::erase_if(records_landed_, [&](Sequence one) { return one < *sequence; });
+      sent_ = SentMark{*sequence, records_out_ + static_cast<std::uint32_t>(records_landed_.size())};
+      sent_at_ = next.ordinal;
+    }
+  }
+  if (auto kept = write_record(std::as_const(*applier_).state(), place_, next, place); !kept) return kept;
+  Lock lock(mutex_);
+  applier_->landed(next, hashes);
+  place_ = place;
+  wal_there_ = place.has_value();
+  if (landed_ < found_pending_.size() && place && found_pending_[landed_].end == place->frame) ++landed_;
+  return {};
+}
+
+Result<> LocalCopy::will_land(const CommitState& next, std::vector<PageHash> hashes, const WalPlace& place) {
+  return land(next, hashes, place == WalPlace{} ? std::nullopt : std::optional(place), std::nullopt);
+}
+
+Result<> LocalCopy::acknowledged(const CommitState& next, std::vector<PageHash> hashes, const WalPlace& place, std::optional<Sequence> sequence) {
+  ONEPEN_CHECK(place.frame != 0, "an acknowledged commit is in the WAL");
+  return land(next, hashes, place, sequence);
+}
+
+Result<> LocalCopy::write_record_again(bool sync) {
+  const CommitState now = std::as_const(*applier_).state();
+  if (missed_ && missed_->ordinal > now.ordinal) return write_record(now, place_, *missed_, missed_place_, sync);
+  return write_record(now, place_, now, place_, sync);
+}
+
+Result<> LocalCopy::record_ahead() {
+  const CopyTurn::Held turn(turn_);
+  if (!turn) return being_stopped();
+  {
+    Lock lock(mutex_);
+    ++records_out_;
+    if (!sent_) return {};  // nothing is told by it
+    ++sent_->others;
+  }
+  return write_record_again(true);
+}
+
+Result<> LocalCopy::nothing_was_sent() {
+  const CopyTurn::Held turn(turn_);
+  if (!turn) return being_stopped();
+  {
+    Lock lock(mutex_);
+    sent_ = SentMark{Sequence{std::numeric_limits<std::uint64_t>::max()}, 0};
+    sent_at_ = std::as_const(*applier_).state().ordinal;
+  }
+  return write_record_again(true);
+}
+
+void LocalCopy::record_landed(Sequence sequence) {
+  Lock lock(mutex_);
+  if (records_out_ == 0) return;
+  --records_out_;
+  if (sent_ && sent_->sequence < sequence) records_landed_.push_back(sequence);
+}
+
+Result<> LocalCopy::merge_table(PageTable& table, const CommitState& state, const WalPlace& at, bool sync) {
+  auto stamp = stamp_of(disk_, files_.db);
+  if (!stamp) return tl::unexpected(stamp.error());
+  inode_ = stamp->inode;
+  return pages_->merge(table, state, at, *stamp, sync);
+}
+
+Result<> LocalCopy::wal_restarting(bool sync) {
+  const CopyTurn::Held turn(turn_);
+  if (!turn) return being_stopped();
+  // Readers of the table may look meanwhile: the merge changes only its account of what changed, which nobody else reads.
+  if (auto merged = merge_table(applier_->table(), std::as_const(*applier_).state(), place_.value_or(WalPlace{}), sync); !merged) return merged;
+  Lock lock(mutex_);
+  if (!place_) place_ = WalPlace{};
+  wal_there_ = false;
+  return {};
+}
+
+Result<> LocalCopy::wal_begun(std::uint32_t salt1, std::uint32_t salt2) {
+  const CopyTurn::Held turn(turn_);
+  if (!turn) return being_stopped();
+  {
+    Lock lock(mutex_);
+    const bool again = place_ && wal_there_ && place_->salt1 == salt1 && place_->salt2 == salt2;  // the same header once more
+    if (again && (place_->frame != 0 || pages_->header().begun == std::pair(salt1, salt2))) return {};
+  }
+  // Without a merge before it the table is not the beginning of this WAL: the next acquire hashes everything, and takes no commit of it for pending.
+  const auto stated = std::as_const(*applier_).state();
+  const bool upon_table = pages_->header().state.ordinal == stated.ordinal && pages_->header().state.page_sum == stated.page_sum && !pages_->header().merging;
+  if (upon_table) {
+    if (auto noted = pages_->note_begun(salt1, salt2); !noted) return noted;
+  }
+  Lock lock(mutex_);
+  place_ = WalPlace{salt1, salt2, 0};
+  wal_there_ = true;
+  return {};
+}
+
+Result<> LocalCopy::remember_owned(const core::OwnerToken& token) {
+  const CopyTurn::Held turn(turn_);
+  if (!turn) return being_stopped();
+  {
+    Lock lock(mutex_);
+    owned_ = token;
+    sent_ = SentMark{owner::kReadySequence, 0};  // pending commits come behind it
+    sent_at_ = std::as_const(*applier_).state().ordinal;
+    records_out_ = 0;
+    records_landed_.clear();
+  }
+  return write_record_again(true);
+}
+
+Result<> LocalCopy::poison(std::string_view why) {
+  const CopyTurn::Held turn(turn_);
+  log_(LogLevel::error, fmt::format("the local copy {} is not trusted any more: {}", folder_.path, why));
+  if (!turn) return being_stopped();
+  if (!poisoned_) poisoned_ = std::string(why);
+  const CommitState now = std::as_const(*applier_).state();
+  return write_record(now, place_, now, place_, true);
+}
+
+Result<> LocalCopy::doubt(std::string_view why) {
+  const CopyTurn::Held turn(turn_);
+  log_(LogLevel::error, fmt::format("the local copy {} is read whole when it is opened next: {}", folder_.path, why));
+  if (!turn) return being_stopped();
+  doubted_ = true;
+  const CommitState now = std::as_const(*applier_).state();
+  return write_record(now, place_, now, place_, true);
+}
+
+Result<> LocalCopy::close() {
+  folder_.lock.reset();
+  return {};
+}
+
+Result<std::unique_ptr<Copy>> Copy::acquire(Runtime& runtime, io::Disk& disk, const CopyPlace& place, const Log& log, CopyUse use) {
+  auto folder = choose_copy(disk, place, log, use);
   if (!folder) return tl::unexpected(folder.error());
   auto copy = std::make_unique<LocalCopy>(runtime, disk, place, log, std::move(*folder));
   if (auto loaded = copy->load(); !loaded) return tl::unexpected(loaded.error());

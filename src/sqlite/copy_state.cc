@@ -11,8 +11,24 @@ namespace onepen::sqlite {
 namespace {
 
 constexpr std::string_view kMagic = "OPCS";
-constexpr std::uint16_t kFlagPoisoned = 1;
+constexpr std::uint16_t kFlagPoisoned = 1, kFlagPreviousPlace = 2, kFlagNextPlace = 4, kFlagOwned = 8, kFlagSent = 16;
+constexpr std::size_t kMaxPoisonBytesV1 = 120;
 constexpr std::size_t kChecksumAt = kStateSlotBytes - 8;
+
+void put_place(ByteWriter& out, const std::optional<WalPlace>& place) {
+  out.u<std::uint32_t>(place ? place->salt1 : 0);
+  out.u<std::uint32_t>(place ? place->salt2 : 0);
+  out.u<std::uint32_t>(place ? place->frame : 0);
+}
+std::optional<WalPlace> get_place(ByteReader& in, bool known) {
+  WalPlace place;
+  place.salt1 = in.u<std::uint32_t>();
+  place.salt2 = in.u<std::uint32_t>();
+  place.frame = in.u<std::uint32_t>();
+  return known ? std::optional(place) : std::nullopt;
+}
+
+}  // namespace
 
 void put_state(ByteWriter& out, const CommitState& state) {
   out.text(state.offset.text);
@@ -35,17 +51,30 @@ CommitState get_state(ByteReader& in) {
   return state;
 }
 
-}  // namespace
+bool operator==(const CopyRecord& a, const CopyRecord& b) {
+  const auto same_token = [](const std::optional<core::OwnerToken>& x, const std::optional<core::OwnerToken>& y) {
+    if (!x || !y) return !x && !y;
+    return x->incarnation == y->incarnation && x->epoch == y->epoch && x->claim_id == y->claim_id;
+  };
+  return a.previous == b.previous && a.next == b.next && a.previous_place == b.previous_place && a.next_place == b.next_place && same_token(a.owned, b.owned) &&
+         a.sent == b.sent && a.boot == b.boot && a.inode == b.inode && a.poisoned == b.poisoned && a.why == b.why;
+}
 
-BootId current_boot_id() {
+BootId current_boot_id(io::Disk& disk) {
+  constexpr std::size_t kTextBytes = 36;  // 8-4-4-4-12
   BootId boot;
   const std::string path = "/proc/sys/kernel/random/boot_id";
-  auto file = open_file(path, OpenMode::read);
-  if (!file) return boot;
-  std::array<std::byte, 36> text{};
-  auto got = read_at(file->fd(), 0, text, path);
-  if (!got || *got != text.size()) return boot;
-  std::string hex(as_text(text));
+  auto text = disk.read(path, 0, 64);
+  if (text && text->empty()) {  // the kernel says that its file has no bytes, and gives them all the same
+    text->resize(64);
+    auto file = disk.open(path, io::OpenMode::read);
+    if (!file) return boot;
+    auto got = (*file)->read_at(0, *text);
+    if (!got) return boot;
+    text->resize(*got);
+  }
+  if (!text || text->size() < kTextBytes) return boot;
+  std::string hex(as_text(*text).substr(0, kTextBytes));
   std::erase(hex, '-');
   if (!detail::parse_hex128(hex, boot.hi, boot.lo)) return {};
   return boot;
@@ -62,13 +91,26 @@ Result<std::array<std::byte, kStateSlotBytes>> encode_state_slot(const CopyRecor
   ByteWriter out(bytes);
   out.raw(as_bytes(kMagic));
   out.u<std::uint16_t>(kCopyStateVersion);
-  out.u<std::uint16_t>(record.poisoned ? kFlagPoisoned : std::uint16_t{0});
+  const unsigned flags = (record.poisoned ? kFlagPoisoned : 0u) | (record.previous_place ? kFlagPreviousPlace : 0u) |
+                         (record.next_place ? kFlagNextPlace : 0u) | (record.owned ? kFlagOwned : 0u) | (record.sent ? kFlagSent : 0u);
+  out.u<std::uint16_t>(static_cast<std::uint16_t>(flags));
   out.u<std::uint64_t>(generation);
   out.u<std::uint64_t>(record.boot.hi);
   out.u<std::uint64_t>(record.boot.lo);
   out.u<std::uint64_t>(record.inode);
   put_state(out, record.previous);
   put_state(out, record.next);
+  put_place(out, record.previous_place);
+  put_place(out, record.next_place);
+  const core::OwnerToken owned = record.owned.value_or(core::OwnerToken{});
+  out.u<std::uint64_t>(owned.incarnation.hi);
+  out.u<std::uint64_t>(owned.incarnation.lo);
+  out.u<std::uint64_t>(owned.epoch.value);
+  out.u<std::uint64_t>(owned.claim_id.hi);
+  out.u<std::uint64_t>(owned.claim_id.lo);
+  const SentMark sent = record.sent.value_or(SentMark{});
+  out.u<std::uint64_t>(sent.sequence.value);
+  out.u<std::uint32_t>(sent.others);
   out.text(std::string_view(record.why).substr(0, kMaxPoisonBytes));
   bytes.resize(kChecksumAt);
   out.u<std::uint64_t>(xxh3(bytes));
@@ -100,44 +142,80 @@ Result<std::optional<StateSlot>> decode_state_slot(ByteView bytes) {
   slot.record.inode = in.u<std::uint64_t>();
   slot.record.previous = get_state(in);
   slot.record.next = get_state(in);
-  slot.record.why = in.text(kMaxPoisonBytes);
-  if (in.failed() || version != kCopyStateVersion || (flags & ~kFlagPoisoned) != 0) return std::nullopt;
+  if (version >= 2) {
+    slot.record.previous_place = get_place(in, (flags & kFlagPreviousPlace) != 0);
+    slot.record.next_place = get_place(in, (flags & kFlagNextPlace) != 0);
+    core::OwnerToken owned;
+    owned.incarnation.hi = in.u<std::uint64_t>();
+    owned.incarnation.lo = in.u<std::uint64_t>();
+    owned.epoch.value = in.u<std::uint64_t>();
+    owned.claim_id.hi = in.u<std::uint64_t>();
+    owned.claim_id.lo = in.u<std::uint64_t>();
+    if ((flags & kFlagOwned) != 0) slot.record.owned = owned;
+  }
+  if (version >= 3) {
+    SentMark sent;
+    sent.sequence.value = in.u<std::uint64_t>();
+    sent.others = in.u<std::uint32_t>();
+    if ((flags & kFlagSent) != 0) slot.record.sent = sent;
+  }
+  slot.record.why = in.text(version == 1 ? kMaxPoisonBytesV1 : kMaxPoisonBytes);
+  unsigned known = kFlagPoisoned;
+  if (version >= 2) known |= kFlagPreviousPlace | kFlagNextPlace | kFlagOwned;
+  if (version >= 3) known |= kFlagSent;
+  if (in.failed() || version == 0 || (flags & ~known) != 0) return std::nullopt;
   return slot;
 }
 
-Result<StateFile> StateFile::open(const std::string& path) {
+Result<StateFile> StateFile::open(io::Disk& disk, const std::string& path) {
   StateFile state;
   state.path_ = path;
-  auto file = open_file(path, OpenMode::create);
+  auto file = open_on(disk, path, io::OpenMode::create);
   if (!file) return tl::unexpected(file.error());
   state.file_ = std::move(*file);
+  if (auto read = state.read(); !read) return tl::unexpected(read.error());
+  return state;
+}
+
+Result<std::optional<CopyRecord>> StateFile::look(io::Disk& disk, const std::string& path) {
+  StateFile state;
+  state.path_ = path;
+  auto file = open_on(disk, path, io::OpenMode::read);
+  if (!file && file.error().outcome == Outcome::not_found) return std::nullopt;
+  if (!file) return tl::unexpected(file.error());
+  state.file_ = std::move(*file);
+  if (auto read = state.read(); !read) return tl::unexpected(read.error());
+  return std::move(state.record_);
+}
+
+Result<> StateFile::read() {
   for (std::uint64_t index : {std::uint64_t{0}, std::uint64_t{1}}) {
     std::array<std::byte, kStateSlotBytes> bytes{};
-    auto got = read_at(state.file_.fd(), index * kStateSlotStride, bytes, path);
+    auto got = of_disk(file_->read_at(index * kStateSlotStride, bytes));
     if (!got) return tl::unexpected(got.error());
     auto slot = decode_state_slot(ByteView(bytes).first(*got));
     if (!slot) {
-      slot.error().message += " (" + path + ")";
+      slot.error().message += " (" + path_ + ")";
       return tl::unexpected(slot.error());
     }
-    if (*slot && (!state.record_ || (*slot)->generation > state.generation_)) {
-      state.record_ = std::move((*slot)->record);
-      state.generation_ = (*slot)->generation;
+    if (*slot && (!record_ || (*slot)->generation > generation_)) {
+      record_ = std::move((*slot)->record);
+      generation_ = (*slot)->generation;
     }
   }
-  return state;
+  return {};
 }
 
 Result<> StateFile::write(const CopyRecord& record, bool sync) {
   const std::uint64_t generation = generation_ + 1;
   auto slot = encode_state_slot(record, generation);
   if (!slot) return tl::unexpected(slot.error());
-  if (ONEPEN_FAILPOINT("copy.before_state_write")) return tl::unexpected(file_error("write", path_, 5));
-  if (auto put = write_at(file_.fd(), (generation % 2) * kStateSlotStride, *slot, path_); !put) return put;
-  if (ONEPEN_FAILPOINT("copy.after_state_write")) return tl::unexpected(file_error("write", path_, 5));
+  if (ONEPEN_FAILPOINT("copy.before_state_write")) return io_failed("write", path_);
+  if (auto put = of_disk(file_->write_at((generation % 2) * kStateSlotStride, *slot)); !put) return put;
+  if (ONEPEN_FAILPOINT("copy.after_state_write")) return io_failed("write", path_);
   generation_ = generation;
   record_ = record;
-  return sync ? sync_file(file_.fd(), path_) : Result<>{};
+  return sync ? of_disk(file_->sync()) : Result<>{};
 }
 
 }  // namespace onepen::sqlite

@@ -10,117 +10,14 @@
 #include <nlohmann/json.hpp>
 
 #include "base/checksum.h"
-#include "base/failpoint.h"
 #include "sqlite/copy_folder.h"
 #include "sqlite/copy_salvage.h"
 #include "sqlite/copy_state.h"
-#include "sqlite/copy_test_support.h"
+#include "sqlite/copy_story_support.h"
 #include "sqlite/rebuild.h"
 
-namespace onepen::sqlite {
+namespace onepen::sqlite::testing {
 namespace {
-
-using testing::PlainSource;
-using testing::slurp;
-using testing::spill;
-using testing::TempFolder;
-using testing::told;
-
-constexpr std::uint32_t kPageSize = 1024;
-
-struct Place {
-  std::unique_ptr<Runtime> runtime = io::make_system_runtime();
-  std::unique_ptr<io::Disk> disk = io::make_posix_disk();
-  CopyPlace place;
-  std::vector<std::string> lines;
-
-  explicit Place(const std::string& root) : place{root + "/cache", "file:///srv/pen", *StreamName::parse("team/app")} {}
-  Result<std::unique_ptr<Copy>> acquire() {
-    return Copy::acquire(*runtime, *disk, place, Log([this](LogLevel, std::string_view line) { lines.emplace_back(line); }));
-  }
-  std::vector<std::string> salvaged() const {
-    std::vector<std::string> out;
-    std::error_code none;
-    for (const auto& entry : std::filesystem::directory_iterator(place.cache_root + "/salvage/team%2Fapp", none)) out.push_back(entry.path().string());
-    return out;
-  }
-};
-
-// Many small commits, some with claims between, growth and shrinking; the same in every process that makes it.
-std::vector<std::string> story() {
-  std::vector<std::string> sql = {"CREATE TABLE t(id INTEGER PRIMARY KEY, x); CREATE INDEX i ON t(x)"};
-  for (int i = 0; i < 20; ++i) sql.push_back(fmt::format("INSERT INTO t(x) VALUES (printf('%0*d', 700, {}))", i * 7919 % 101));
-  sql.emplace_back("UPDATE t SET x = x WHERE id = 1");
-  sql.emplace_back("INSERT INTO t(x) SELECT zeroblob(3000) FROM t");
-  sql.emplace_back("DELETE FROM t WHERE id > 12");
-  sql.emplace_back("VACUUM");
-  for (int i = 0; i < 6; ++i) sql.push_back(fmt::format("UPDATE t SET x = printf('%0*d', 900, {}) WHERE id = {}", i, i + 1));
-  return sql;
-}
-
-struct Source {
-  TempFolder folder;
-  PlainSource plain{folder.path(), kPageSize};
-  Source() {
-    plain.claim();
-    for (const std::string& sql : story()) plain.exec(sql);
-  }
-  const CommitState* find(const CommitState& state) const {
-    for (const auto& commit : plain.commits()) {
-      if (commit.state.ordinal == state.ordinal && commit.state.page_sum == state.page_sum && commit.state.page_count == state.page_count) return &commit.state;
-    }
-    return nullptr;
-  }
-};
-
-void apply_all(Copy& copy, const PlainSource& source, std::size_t settle_every = 5) {
-  std::size_t n = 0;
-  const Offset from = copy.position();
-  for (const auto& record : source.records()) {
-    if (record.next <= from) continue;
-    auto done = copy.apply(record);
-    ASSERT_TRUE(done) << told(done);
-    if (++n % settle_every == 0) {
-      done = copy.settle();
-      ASSERT_TRUE(done) << told(done);
-    }
-  }
-  auto done = copy.settle();
-  ASSERT_TRUE(done) << told(done);
-}
-
-// What a process that owns the database does, but for the stream: will_land() before each commit of a plain SQLite on the copy.
-void live(Copy& copy, const PlainSource& source, const std::string& checkpoints) {
-  auto db = open_plain(copy.db_path(), SQLITE_OPEN_READWRITE);
-  ASSERT_TRUE(db) << told(db);
-  testing::run_sql(db->get(), "PRAGMA wal_autocheckpoint=0; PRAGMA synchronous=OFF");
-  std::size_t commit = copy.state().ordinal;
-  // One statement may be several commits (the first of the story is two): they land one by one, as the capture does it.
-  for (std::size_t i = 0; i < story().size(); ++i) {
-    const auto land = [&] {
-      const auto& next = source.commits()[commit++];
-      auto done = copy.will_land(next.state, next.hashes);
-      ASSERT_TRUE(done) << told(done);
-    };
-    if (ONEPEN_FAILPOINT("test.before_land")) return;
-    land();
-    if (ONEPEN_FAILPOINT("test.before_frame")) return;
-    if (i == 0) {
-      const std::string both = story()[0];
-      const auto at = both.find(';');
-      testing::run_sql(db->get(), both.substr(0, at));
-      land();
-      testing::run_sql(db->get(), both.substr(at + 1));
-    } else {
-      testing::run_sql(db->get(), story()[i]);
-    }
-    if (ONEPEN_FAILPOINT("test.after_frame")) return;
-    if (!checkpoints.empty() && i % 3 == 0) testing::run_sql(db->get(), "PRAGMA wal_checkpoint(" + checkpoints + ")");
-    if (ONEPEN_FAILPOINT("test.after_checkpoint")) return;
-  }
-  db->reset();
-  if (ONEPEN_FAILPOINT("test.after_close")) return;
-}
 
 // ---- acquire
 
@@ -238,7 +135,7 @@ TEST(Copy, ForeignWritesAreFoundAndMovedAsideNotDeleted) {
   }
   {
     auto db = open_plain(path, SQLITE_OPEN_READWRITE);
-    testing::run_sql(db->get(), "INSERT INTO t(x) VALUES ('mine, and precious')");
+    run_sql(db->get(), "INSERT INTO t(x) VALUES ('mine, and precious')");
   }
   auto copy = place.acquire();
   ASSERT_TRUE(copy) << told(copy);
@@ -356,7 +253,7 @@ TEST(Copy, StartingOverMovesTheOldHistoryAside) {
   EXPECT_EQ((*copy)->state(), source.plain.state());
 }
 
-TEST(Copy, ACopyThatDoesNotFitItsStreamHealsAtTheNextOpening) {
+TEST(Copy, ACopyThatDoesNotFitItsStreamBeginsAnew) {
   const TempFolder folder;
   Place place(folder.path());
   Source source;
@@ -371,19 +268,24 @@ TEST(Copy, ACopyThatDoesNotFitItsStreamHealsAtTheNextOpening) {
     core::Record wrong = source.plain.records()[3];
     wrong.next = Offset{"9"};
     auto done = (*copy)->apply(wrong);
+    ASSERT_TRUE(done) << told(done);
+    EXPECT_EQ((*copy)->restarts(), 1u);
+    EXPECT_EQ((*copy)->position(), Offset{});
+    EXPECT_EQ(place.salvaged().size(), 1u);
+    EXPECT_TRUE(place.salvaged()[0].ends_with("-diverged"));
+    apply_all(**copy, source.plain);
+    EXPECT_EQ((*copy)->state(), source.plain.state());
+    ASSERT_TRUE((*copy)->start_over());
+    // From scratch it is the stream that is wrong: nothing to move aside.
+    done = (*copy)->apply(source.plain.records()[3]);
     ASSERT_FALSE(done);
     EXPECT_EQ(done.error().outcome, Outcome::state_mismatch);
+    EXPECT_EQ((*copy)->restarts(), 1u);
   }
-  auto copy = place.acquire();
-  ASSERT_TRUE(copy);
-  EXPECT_EQ((*copy)->state(), CommitState{});
-  EXPECT_EQ(place.salvaged().size(), 1u);
-  // From scratch it is the stream that is wrong: nothing to move aside.
-  EXPECT_FALSE((*copy)->apply(source.plain.records()[3]));
-  copy->reset();
   auto again = place.acquire();
   ASSERT_TRUE(again);
-  EXPECT_EQ(place.salvaged().size(), 1u);
+  EXPECT_EQ((*again)->state(), CommitState{});
+  EXPECT_EQ(place.salvaged().size(), 2u) << "that of start_over()";
 }
 
 TEST(Copy, WillLandRefusesASumThatItsPagesDoNotGive) {
@@ -443,133 +345,5 @@ TEST(Copy, ANewerStateIsInThePlaceOfTwoWhenACommitChangedNothing) {
   EXPECT_EQ((*copy)->state(), commits[same].state);
 }
 
-// ---- kills. The child is this very program, begun anew so that its failpoints are read; it is killed at the named place.
-
-int child_main(const std::string& what, const std::string& root) {
-  Place place(root);
-  Source source;
-  auto copy = place.acquire();
-  if (!copy) return 3;
-  if (what == "apply") {
-    apply_all(**copy, source.plain);
-  } else {
-    for (std::size_t i = 0; i < source.plain.commits()[0].records_end + 1; ++i) {
-      if (!(*copy)->apply(source.plain.records()[i])) return 4;
-    }
-    if (!(*copy)->settle()) return 5;
-    live(**copy, source.plain, what == "live" ? "" : what);
-  }
-  return ::testing::Test::HasFailure() ? 2 : 0;
-}
-
-// Waits for it. 9: killed by SIGKILL; else its exit code.
-int run_child(const std::string& what, const std::string& root, const std::string& failpoint) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::setenv("ONEPEN_FAILPOINT", failpoint.c_str(), 1);
-    const char* const args[] = {"copy_test", "--child", what.c_str(), root.c_str(), nullptr};
-    ::execv("/proc/self/exe", const_cast<char* const*>(args));
-    _exit(127);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFSIGNALED(status) ? WTERMSIG(status) : 100 + WEXITSTATUS(status);
-}
-
-// After a kill: nothing moved aside, the copy is at a commit of the stream, and reading on ends in the same database.
-void expect_recovers(Place& place, Source& source, const std::string& where, std::uint64_t at_least, std::uint64_t at_most) {
-  auto copy = place.acquire();
-  ASSERT_TRUE(copy) << where << told(copy);
-  EXPECT_TRUE(place.salvaged().empty()) << where << (place.lines.empty() ? "" : place.lines[0]);
-  const CommitState state = (*copy)->state();
-  EXPECT_TRUE(state.ordinal == 0 || source.find(state) != nullptr) << where << " commit " << state.ordinal;
-  EXPECT_GE(state.ordinal, at_least) << where;
-  EXPECT_LE(state.ordinal, at_most) << where;
-  apply_all(**copy, source.plain);
-  EXPECT_EQ((*copy)->state(), source.plain.state()) << where;
-  const std::string bytes = slurp((*copy)->db_path());
-  EXPECT_EQ(bytes.size(), std::size_t{source.plain.state().page_count} * kPageSize) << where;
-}
-
-TEST(CopyKill, AnywhereInApply) {
-  Source source;
-  const std::uint64_t all = source.plain.commits().size();
-  std::size_t killed = 0;
-  for (const char* place_name : {"copy.wal_frame", "copy.before_settle", "copy.before_state_write", "copy.after_state_write", "copy.batch_is_wal",
-                                 "copy.fold_page", "copy.fold_cut", "copy.folded", "copy.acquire_folded"}) {
-    for (const int nth : {1, 2, 3, 7, 40}) {
-      const TempFolder folder;
-      const std::string where = fmt::format("{}=kill@{} ", place_name, nth);
-      const int end = run_child("apply", folder.path(), fmt::format("{}=kill@{}", place_name, nth));
-      if (end != SIGKILL) {
-        EXPECT_EQ(end, 100) << where;  // never reached so often
-        continue;
-      }
-      ++killed;
-      Place place(folder.path());
-      expect_recovers(place, source, where, 0, all);
-    }
-  }
-  EXPECT_GE(killed, 28u);
-}
-
-TEST(CopyKill, AKillWhileRecoveringFromAKill) {
-  Source source;
-  const TempFolder folder;
-  ASSERT_EQ(run_child("apply", folder.path(), "copy.fold_page=kill@9"), SIGKILL);
-  for (const char* again : {"copy.fold_page=kill@2", "copy.fold_page=kill@3", "copy.acquire_folded=kill", "copy.after_state_write=kill"}) {
-    EXPECT_EQ(run_child("apply", folder.path(), again), SIGKILL) << again;
-  }
-  Place place(folder.path());
-  expect_recovers(place, source, "twice", 1, source.plain.commits().size());
-}
-
-// (a) between will_land and the frame, (b) after the frame, (c) around checkpoints that let the WAL begin anew, (f) after the last close.
-TEST(CopyKill, AnywhereInTheLifeOfAnOwner) {
-  Source source;
-  const std::uint64_t all = source.plain.commits().size();
-  // The n-th time a place is reached the copy holds n plus this many commits, neither more nor less. (Not at commit 24, which changes nothing: there the
-  // two states are one database, and the later is taken.)
-  const std::pair<const char*, int> places[] = {{"copy.before_state_write", -2}, {"copy.after_state_write", -2}, {"test.before_land", 1},
-                                                {"test.before_frame", 1},        {"test.after_frame", 2},        {"test.after_checkpoint", 2}};
-  for (const char* what : {"live", "PASSIVE", "RESTART", "TRUNCATE"}) {
-    for (const auto& [place_name, more] : places) {
-      for (const int nth : {3, 5, 14, 26}) {
-        const TempFolder folder;
-        const std::string where = fmt::format("{} {}=kill@{} ", what, place_name, nth);
-        ASSERT_EQ(run_child(what, folder.path(), fmt::format("{}=kill@{}", place_name, nth)), SIGKILL) << where;
-        Place place(folder.path());
-        const auto commits = static_cast<std::uint64_t>(nth + more);
-        expect_recovers(place, source, where, commits, commits);
-      }
-    }
-    const TempFolder folder;
-    ASSERT_EQ(run_child(what, folder.path(), "test.after_close=kill"), SIGKILL);
-    Place place(folder.path());
-    expect_recovers(place, source, "after close", all, all);
-  }
-}
-
-// A frame that was written only in part, as a full disk leaves it, is no commit.
-TEST(CopyKill, ATornFrameIsTheStateBefore) {
-  Source source;
-  for (const std::size_t cut : {std::size_t{1}, std::size_t{500}, std::size_t{kPageSize + 23}}) {
-    const TempFolder folder;
-    ASSERT_EQ(run_child("live", folder.path(), "test.after_frame=kill@9"), SIGKILL);
-    Place place(folder.path());
-    const std::string wal = copies_folder(place.place) + "/1/db-wal";
-    std::filesystem::resize_file(wal, std::filesystem::file_size(wal) - cut);
-    expect_recovers(place, source, "torn", 10, 10);
-  }
-}
-
 }  // namespace
-
-int run_as_child(int argc, char** argv) { return argc == 4 && std::string_view(argv[1]) == "--child" ? child_main(argv[2], argv[3]) : -1; }
-}  // namespace onepen::sqlite
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  if (const int code = onepen::sqlite::run_as_child(argc, argv); code >= 0) return code;
-  return RUN_ALL_TESTS();
-}
+}  // namespace onepen::sqlite::testing

@@ -13,6 +13,7 @@
 #include "io/posix_disk.h"
 #include "io/system_runtime.h"
 #include "sqlite/apply.h"
+#include "sqlite/copy_file.h"
 #include "sqlite/initial_page.h"
 #include "sqlite/plain_sqlite.h"
 
@@ -128,7 +129,7 @@ class PlainSource {
     return record;
   }
   void collect() {
-    auto wal = read_wal(path_ + "-wal");
+    auto wal = read_wal(*disk_, path_ + "-wal");
     ASSERT_TRUE(wal) << told(wal);
     auto file = open_file(path_ + "-wal", OpenMode::read);
     ASSERT_TRUE(file) << told(file);
@@ -171,6 +172,7 @@ class PlainSource {
     commits_.push_back(std::move(commit));
   }
 
+  std::unique_ptr<io::Disk> disk_ = io::make_posix_disk();
   std::string path_;
   std::uint32_t page_size_;
   PageTable table_;
@@ -189,6 +191,12 @@ class MemoryStream final : public core::Stream {
   std::vector<core::Record> records;
   std::optional<core::Refusal> refuse_once;
   std::size_t at_a_time = 7;
+  Offset oldest;                                      // records up to it were trimmed
+  bool tells_stat = false;
+  Incarnation incarnation = kIncarnation;
+  std::vector<core::SnapshotInfo> kept;               // newest first
+  std::optional<std::vector<core::HistoryEvent>> history;  // none: this home keeps none
+  std::map<std::string, std::vector<Bytes>> parts;    // of each
 
   const StreamName& name() const override { return name_; }
   core::Answer<core::ReadResult> read(const Offset& from, const core::ReadLimit&) override {
@@ -197,6 +205,7 @@ class MemoryStream final : public core::Stream {
       refuse_once.reset();
       return tl::unexpected(refusal);
     }
+    if (from < oldest) return tl::unexpected(core::Refusal{Outcome::gone, "what was before is trimmed"});
     core::ReadResult out;
     out.next = from;
     for (const core::Record& record : records) {
@@ -208,7 +217,27 @@ class MemoryStream final : public core::Stream {
     out.up_to_date = true;
     return out;
   }
-  core::Answer<core::StreamStat> stat() override { return no(); }
+  core::Answer<std::optional<core::SnapshotInfo>> newest_snapshot() override {
+    return kept.empty() ? std::optional<core::SnapshotInfo>{} : std::optional(kept.front());
+  }
+  core::Answer<std::vector<core::SnapshotInfo>> snapshots() override { return kept; }
+  core::Answer<Bytes> snapshot_part(const core::SnapshotInfo& info, std::uint32_t part) override { return parts.at(info.id).at(part); }
+  core::Answer<core::StreamStat> stat() override {
+    if (!tells_stat) return no();
+    core::StreamStat stat;
+    stat.incarnation = incarnation;
+    if (!records.empty()) stat.tail = records.back().next;
+    return stat;
+  }
+  core::Answer<core::Usage> usage() override {
+    core::Usage usage;
+    usage.oldest = oldest;
+    return usage;
+  }
+  core::Answer<std::vector<core::HistoryEvent>> events() override {
+    if (!history) return not_kept();
+    return *history;
+  }
   core::Answer<core::ClaimReceipt> claim(const core::ClaimRequest&) override { return no(); }
   core::Answer<core::AppendReceipt> append(const core::AppendBatch&) override { return no(); }
   core::Answer<bool> wait(const Offset&, Instant) override { return no(); }

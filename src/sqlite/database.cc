@@ -77,10 +77,16 @@ Result<sqlite::OpenSettings> settings_of(std::string url, std::string_view name,
     if (key == "notice_within") return std::to_string(options.notice_within.count());
     if (key == "commit_timeout") return std::to_string(options.commit_timeout.count());
     if (key == "reads" && options.confirm_reads) return "confirmed";
+    if (key == "durability") return options.durability == Durability::local ? "local" : "replicated";
+    if (key == "offline" && options.offline) return "1";
+    if (key == "max_pending_bytes") return std::to_string(options.max_pending_bytes);
+    if (key == "snapshot_after") return std::to_string(options.snapshot_after);
     return std::nullopt;
   };
   auto settings = sqlite::read_settings(name, parameter, {}, "");
   if (!settings) return settings;
+  if (options.progress)
+    settings->progress = [tell = options.progress](const owner::Progress& progress) { tell({progress.step, progress.done_bytes, progress.total_bytes}); };
   settings->takeover = options.takeover == Takeover::always    ? owner::TakeoverMode::always
                        : options.takeover == Takeover::if_dead ? owner::TakeoverMode::if_dead
                                                                : owner::TakeoverMode::never;
@@ -93,14 +99,20 @@ struct DatabaseState {
   std::shared_ptr<sqlite::OpenDatabase> database;
   std::mutex mutex;
   bool open = true;
-  ~DatabaseState() { close(); }
-  void close() {
+  ~DatabaseState() { static_cast<void>(close({})); }
+  Result<> close(std::optional<Duration> flush) {
     {
       const std::lock_guard lock(mutex);
-      if (!open) return;
+      if (!open) return {};
       open = false;
     }
-    sqlite::process_registry()->detach(database);
+    if (flush && database->pending()) {  // connections of the application may be open still: what is committed so far is sent all the same
+      if (auto sent = database->flush(*flush); !sent) {
+        static_cast<void>(sqlite::process_registry()->detach(database, Duration(0)));
+        return sent;
+      }
+    }
+    return sqlite::process_registry()->detach(database, flush);
   }
 };
 
@@ -156,12 +168,10 @@ Listening Database::on_reset(std::function<void(const Reset&)> listener) {
 
 Status Database::status() const {
   const sqlite::DatabaseStatus now = state_->database->status();
-  return {now.reset ? Status::Role::reset : Status::Role::owner, now.owner.token, now.owner.acknowledged, now.owner.pending, now.reset};
+  const auto role = now.reset ? Status::Role::reset : now.offline ? Status::Role::offline : Status::Role::owner;
+  return {role, now.owner.token, now.owner.acknowledged.text.empty() ? now.copy.offset : now.owner.acknowledged, now.pending_commits, now.reset, now.salvaged};
 }
 
-Result<> Database::close() {
-  state_->close();
-  return {};
-}
+Result<> Database::close(Duration flush) { return state_->close(flush); }
 
 }  // namespace onepen

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "sqlite/copy_file.h"
+#include "sqlite/copy_find.h"
 #include "sqlite/import.h"
 #include "sqlite/plain_sqlite.h"
 
@@ -38,19 +39,27 @@ Result<> give_name(const std::string& from, const std::string& target) {
   return remove_file(from);
 }
 
+std::string part_of(const std::string& target) { return fmt::format("{}.{}.part", target, ::getpid()); }
+
 }  // namespace
+
+std::vector<std::string> export_scratch(const std::string& target) {
+  const DatabaseFiles files{part_of(target)};
+  return {files.db, files.db + "-journal", files.wal(), files.shm(), files.batch(), files.snapshot()};
+}
 
 Result<CommitState> export_database(core::Stream& stream, const std::string& target, const ProgressFn& progress) {
   if (file_exists(target)) return taken(target);
-  const std::string part = fmt::format("{}.{}.part", target, ::getpid());
+  const std::string part = part_of(target);
   auto state = rebuild_into(stream, part, progress);
   if (!state) return state;
+  Result<> done;
   if (state->ordinal == 0)
-    return tl::unexpected(Error{Outcome::not_found, fmt::format("there is no commit in '{}' yet: nothing to export", stream.name().text()), std::nullopt});
-  auto done = make_plain(part);
+    done = tl::unexpected(Error{Outcome::not_found, fmt::format("there is no commit in '{}' yet: nothing to export", stream.name().text()), std::nullopt});
+  if (done) done = make_plain(part);
   if (done) done = give_name(part, target);
   if (!done) {
-    for (const char* suffix : {"", "-journal", "-wal", "-shm"}) static_cast<void>(remove_file(part + suffix));
+    for (const std::string& file : export_scratch(target)) static_cast<void>(remove_file(file));
     return tl::unexpected(done.error());
   }
   return state;

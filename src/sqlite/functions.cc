@@ -48,10 +48,11 @@ nlohmann::json owner_json(const Owner& owner) {
 nlohmann::json status_json(const DatabaseStatus& status) {
   nlohmann::json json = {{"role", status.reset      ? "reset"
                                   : status.follower ? "follower"
+                                  : status.offline  ? "offline"
                                                     : "owner"},
                          {"name", status.name},
                          {"home", status.home_url},
-                         {"durability", "replicated"},
+                         {"durability", std::string(word(status.durability))},
                          {"offset", status.copy.offset.text},
                          {"commits", status.copy.ordinal},
                          {"incarnation", to_text(status.copy.incarnation)},
@@ -62,13 +63,25 @@ nlohmann::json status_json(const DatabaseStatus& status) {
     json["epoch"] = status.owner.token.epoch.value;
     json["incarnation"] = status.owner.token.incarnation;
     json["claim_id"] = status.owner.token.claim_id;
-    json["offset"] = status.owner.acknowledged.text;
-    json["pending"] = status.owner.pending;
+    if (!status.owner.acknowledged.text.empty()) json["offset"] = status.owner.acknowledged.text;
+    json["pending"] = status.pending_commits;
+    json["pending_bytes"] = status.pending_bytes;
+    json["trouble"] = status.trouble.empty() ? nlohmann::json(nullptr) : nlohmann::json(as_utf8(status.trouble));
     json["claim_requests"] = status.owner.claim_requests;
   }
+  if (!status.follower) {
+    const GrowthStatus& growth = status.growth;
+    json["growth"] = {{"log_bytes", growth.log_bytes},
+                      {"next_snapshot_at", growth.next_snapshot_at},
+                      {"busy", growth.busy},
+                      {"newest_snapshot", growth.newest ? nlohmann::json(growth.newest->offset.text) : nlohmann::json(nullptr)},
+                      {"trouble", growth.trouble.empty() ? nlohmann::json(nullptr) : nlohmann::json(as_utf8(growth.trouble))}};
+  }
+  json["salvaged"] = status.salvaged.empty() ? nlohmann::json(nullptr) : nlohmann::json(as_utf8(status.salvaged));
   json["reset"] = nullptr;
   if (status.reset) {
     json["reset"] = {{"kind", std::string(word(status.reset->kind))}, {"message", status.reset->message}, {"epoch", status.reset->ours.value}};
+    json["reset"]["salvage_path"] = status.reset->salvage_path.empty() ? nlohmann::json(nullptr) : nlohmann::json(as_utf8(status.reset->salvage_path));
     if (status.reset->current) json["reset"]["owner"] = owner_json(*status.reset->current);
   }
   return json;
@@ -99,14 +112,18 @@ void error(sqlite3_context* context, int, sqlite3_value**) {
   });
 }
 
-void use(sqlite3_context* context, int, sqlite3_value** values) {
+void use(sqlite3_context* context, int count, sqlite3_value** values) {
   guarded(context, [&] {
     const auto* url = reinterpret_cast<const char*>(sqlite3_value_text(values[0]));
     if (url == nullptr || *url == '\0') return answer_error(context, SQLITE_ERROR, "onepen_use() needs the URL of a home, like 'file:///srv/onepen'.");
     // Look now: a home that cannot be used is told here, not at each open.
     const auto home = process_registry()->environment().open_home(url);
     if (!home) return answer_error(context, SQLITE_CANTOPEN, home.error().message);
-    if (use_home(url) != SQLITE_OK) return answer_error(context, SQLITE_ERROR, "The VFS could not be made the default.");
+    const auto* parameters = count > 1 ? reinterpret_cast<const char*>(sqlite3_value_text(values[1])) : nullptr;
+    if (const auto used = check_default_parameters(url, parameters != nullptr ? parameters : ""); !used)
+      return answer_error(context, SQLITE_ERROR, used.error().message);
+    if (use_home(url, parameters != nullptr ? parameters : "") != SQLITE_OK)
+      return answer_error(context, SQLITE_ERROR, "The VFS could not be made the default.");
     answer_text(context, url);
   });
 }
@@ -121,8 +138,9 @@ int register_functions(sqlite3* connection) {
   };
   // Never from inside a view or trigger of a schema that somebody else wrote (SQLITE_DIRECTONLY).
   constexpr int kFlags = SQLITE_UTF8 | SQLITE_DIRECTONLY;
-  for (const Function& function : {Function{"onepen_synced", 0, synced}, Function{"onepen_synced", 1, synced}, Function{"onepen_status", 0, status},
-                                   Function{"onepen_status", 1, status}, Function{"onepen_error", 0, error}, Function{"onepen_use", 1, use}}) {
+  for (const Function& function :
+       {Function{"onepen_synced", 0, synced}, Function{"onepen_synced", 1, synced}, Function{"onepen_status", 0, status}, Function{"onepen_status", 1, status},
+        Function{"onepen_error", 0, error}, Function{"onepen_use", 1, use}, Function{"onepen_use", 2, use}}) {
     const int rc = sqlite3_create_function_v2(connection, function.name, function.arguments, kFlags, nullptr, function.call, nullptr, nullptr, nullptr);
     if (rc != SQLITE_OK) return rc;
   }

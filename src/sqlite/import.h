@@ -2,6 +2,7 @@
 // Blocking; one thread. Uses plain SQLite on the platform's own VFS.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "owner/owner.h"
 #include "sqlite/rebuild.h"
@@ -29,5 +30,7 @@ Result<ImportReport> import_through(Runtime& runtime, owner::Owner& owner, const
 // Writes the stream's database to a new plain SQLite file (rollback journal, so that any program reads it; no Onepen needed). It appears under its name
 // only when it is whole. Errors: invalid (the file exists), not_found (no stream, or no commit in it), as rebuild_into.
 Result<CommitState> export_database(core::Stream& stream, const std::string& target, const ProgressFn& progress = {});
+// The files it works in, beside the target; of this process. Gone when it returns.
+std::vector<std::string> export_scratch(const std::string& target);
 
 }  // namespace onepen::sqlite

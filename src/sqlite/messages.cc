@@ -1,5 +1,7 @@
 #include "sqlite/messages.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -20,6 +22,11 @@ bool log_to_stderr() {
     return value != nullptr && std::string_view(value) == "stderr";
   }();
   return yes;
+}
+
+bool log_is_off() {
+  const char* value = std::getenv("ONEPEN_LOG");
+  return value != nullptr && std::string_view(value) == "off";
 }
 
 const char* level_word(LogLevel level) {
@@ -77,6 +84,17 @@ int refuse_with(int code, std::string sentence) {
   return code;
 }
 
+void note(std::string_view sentence) {
+  const std::string text = as_utf8(sentence);
+  sqlite3_log(SQLITE_NOTICE, "onepen: %s", text.c_str());
+  if (log_to_stderr()) print(LogLevel::info, text);
+}
+
+void say_unsent(std::string_view sentence) {
+  if (log_to_stderr() || log_is_off()) return;  // said already; or not wanted
+  print(LogLevel::warn, as_utf8(sentence));
+}
+
 int refuse(std::string sentence) { return refuse_with(SQLITE_AUTH, std::move(sentence)); }
 
 const std::string& last_refusal() { return slot(); }
@@ -86,6 +104,36 @@ Log host_log() {
   return Log([](LogLevel level, std::string_view line) {
     if (level != LogLevel::debug) print(level, line);
   });
+}
+
+Log spoken_log() {
+  if (log_to_stderr()) return host_log();
+  if (log_is_off()) return Log();
+  return Log([](LogLevel level, std::string_view line) {
+    if (level >= LogLevel::warn) print(level, as_utf8(line));
+  });
+}
+
+std::string unsent_sentence(std::string_view what, const UnsentStory& unsent) {
+  const std::string why = unsent.why.empty() ? "" : " (" + unsent.why + ")";
+  if (unsent.commits == 0)
+    return fmt::format("{}: every commit of '{}' was acknowledged, but that this process still owns it could not be confirmed{}.", what, unsent.database, why);
+  std::string_view then;
+  switch (unsent.next) {
+    case UnsentStory::Next::this_handle:
+      then = "This handle sends them as soon as the home takes them; if it ends before that, the next open on this machine does.";
+      break;
+    case UnsentStory::Next::next_open:
+      then = "The next open on this machine sends them (or moves them to salvage, when somebody else has written meanwhile).";
+      break;
+    case UnsentStory::Next::nobody:
+      then =
+          "This handle is reset and sends nothing any more: the next open on this machine sends them if the stream can still take them, else it moves them "
+          "to salvage (`onepen salvage list`).";
+      break;
+  }
+  return fmt::format("{}: {} commit{} of '{}' ({} bytes of WAL) {} not in the stream yet{}. They are kept in the local copy {}. {}", what, unsent.commits,
+                     unsent.commits == 1 ? "" : "s", unsent.database, unsent.bytes, unsent.commits == 1 ? "is" : "are", why, unsent.copy_folder, then);
 }
 
 }  // namespace onepen::sqlite

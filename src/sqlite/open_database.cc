@@ -2,26 +2,16 @@
 
 #include <fmt/format.h>
 
-#include "sqlite/initial_page.h"
+#include <algorithm>
+
+#include "sqlite/api.h"
 #include "sqlite/messages.h"
-#include "sqlite/page_sum.h"
+#include "sqlite/pinned_copy.h"
 
 namespace onepen::sqlite {
 namespace {
 
-constexpr std::chrono::seconds kCloseFlush{5};
-
-core::OwnerInfo describe_us(Runtime& runtime, const OpenSettings& settings) {
-  const ProcessIdentity us = runtime.identity();
-  core::OwnerInfo info;
-  info.name = settings.owner_name;
-  info.host = us.host;
-  info.pid = us.pid;
-  info.started_ms = us.started_ms;
-  info.why = "open";
-  info.version = ONEPEN_VERSION;
-  return info;
-}
+constexpr std::chrono::seconds kPinWithin{5};
 
 ResetKind kind_after(Outcome outcome) {
   switch (outcome) {
@@ -40,154 +30,194 @@ ResetKind kind_after(Outcome outcome) {
 }  // namespace
 
 OpenDatabase::OpenDatabase(const Environment& environment, OpenSettings settings, std::unique_ptr<Copy> copy)
-    : environment_(environment), settings_(std::move(settings)), copy_(std::move(copy)) {}
+    : environment_(environment), settings_(std::move(settings)), copy_(std::move(copy)), hold_(*environment.runtime) {}
 
-OpenDatabase::~OpenDatabase() { stop(); }
+OpenDatabase::~OpenDatabase() { static_cast<void>(stop()); }
 
 Result<std::unique_ptr<OpenDatabase>> OpenDatabase::acquire(const Environment& environment, OpenSettings settings) {
   const CopyPlace place{settings.cache_root, settings.home_url, *settings.name};
-  auto copy = Copy::acquire(*environment.runtime, *environment.disk, place, environment.log);
+  auto copy = Copy::acquire(*environment.runtime, *environment.disk, place, environment.log, settings.follower ? CopyUse::read : CopyUse::write);
   if (!copy) return tl::unexpected(copy.error());
   return std::unique_ptr<OpenDatabase>(new OpenDatabase(environment, std::move(settings), std::move(*copy)));
 }
 
-Result<> OpenDatabase::start(bool follower, bool create) {
-  auto home = environment_.open_home(settings_.home_url);
-  if (!home) return tl::unexpected(home.error());
-  home_ = std::move(*home);
-  auto stream = home_->stream(*settings_.name);
-  if (follower) {
-    if (auto done = copy_->catch_up(*stream, settings_.progress); !done) return tl::unexpected(done.error());
-    if (copy_->state().ordinal == 0)
-      return tl::unexpected(Error{
-          Outcome::not_found, fmt::format("There is no database '{}' at {} (mode=ro opens only what is there).", settings_.name->text(), home_->url()), {}});
-    follower_ = true;
-  } else if (auto done = start_owner(std::move(stream), create); !done) {
-    return done;
-  }
-  note_committed();
-  return {};
+std::shared_ptr<owner::Owner> OpenDatabase::owner() const { return keeper_ ? keeper_->current().owner : nullptr; }
+
+// ---- KeeperDesk
+
+void OpenDatabase::owner_came(owner::Owner& owner) {
+  owner.on_reset([this](const Reset& reset) { on_owner_reset(reset); });
 }
 
-Result<> OpenDatabase::start_owner(std::unique_ptr<core::Stream> stream, bool create) {
-  owner::Options options;
-  options.info = describe_us(*environment_.runtime, settings_);
-  options.takeover = settings_.takeover;
-  options.create = create;
-  options.notice_within = settings_.notice_within;
-  options.progress = settings_.progress;
-  options.log = environment_.log;
-  auto opened = owner::Owner::open(*environment_.runtime, std::move(stream), *copy_, *copy_, std::move(options));
-  if (!opened) return tl::unexpected(opened.error());
-  owner_ = std::move(*opened);
-  owner_->on_reset([this](const Reset& reset) {
-    {
-      Lock lock(mutex_);
-      if (!reset_) reset_ = reset;
-    }
-    reset_flag_.store(true, std::memory_order_release);
-  });
-  if (copy_->state().ordinal == 0) {
-    if (auto done = first_commit(); !done) {
-      owner_->stop(environment_.runtime->now()).has_value();
-      return done;
-    }
+// On the owner's thread. A new history is no reset yet: the keeper looks whether it goes on from where we are.
+void OpenDatabase::on_owner_reset(const Reset& reset) {
+  if (reset.kind == ResetKind::rewound && !reset_flag()) {
+    keeper_->history_changed();
+    return;
   }
-  Incarnation incarnation;
-  if (!parse(owner_->status().token.incarnation, incarnation))
-    return tl::unexpected(Error{Outcome::invalid, "The home gave a claim without an incarnation.", {}});
-  capture_ = std::make_unique<Capture>(*environment_.runtime, *copy_, *owner_, *this, incarnation);
-  return {};
+  set_reset(reset);
+  tell_listeners();
 }
 
-// A database that nobody ever wrote begins as page 1 in WAL format: SQLite itself would begin in rollback mode, which we cannot capture.
-Result<> OpenDatabase::first_commit() {
-  const Bytes page = initial_page(settings_.page_size);
-  wire::PageCodec codec;
-  Bytes payload;
-  const wire::CommitHead head{1, settings_.page_size, 1, {0, 0}};
-  wire::PartEncoder encoder(codec, head, [&](Bytes part) -> Result<> {
-    payload = std::move(part);
-    return {};
-  });
-  if (auto done = encoder.add(1, page); !done) return done;
-  if (auto done = encoder.finish(page_hash_of(1, page)); !done) return done;
+void OpenDatabase::lost(ResetKind kind, std::string message, std::optional<Owner> current) {
+  Reset reset{kind, std::move(message), Epoch{}, std::move(current)};
+  if (const auto owned = copy_->owned()) reset.ours = owned->epoch;
+  if (const auto ours = owner()) ours->reset(kind, reset.message);
+  set_reset(std::move(reset));
+  tell_listeners();
+}
+
+void OpenDatabase::set_reset(Reset reset) {
+  {
+    const Lock lock(mutex_);
+    if (!reset_) reset_ = std::move(reset);
+  }
+  reset_flag_.store(true, std::memory_order_release);
+  hold_.wake_waiters();
+  hold_.wake();
+}
+
+// Exactly once each, on the owner's thread or the keeper's, without a lock of ours.
+void OpenDatabase::tell_listeners() {
+  if (const auto reset = current_reset()) listeners_.tell(*reset);
+}
+
+void OpenDatabase::on_reset(std::function<void(const Reset&)> listener) { listeners_.add(std::move(listener)); }
+
+// ---- CaretakerSeat
+
+std::unique_ptr<core::Stream> OpenDatabase::session() { return home_->stream(*settings_.name); }
+
+std::optional<core::OwnerToken> OpenDatabase::token() {
+  const auto ours = owner();
+  if (!ours || reset_flag()) return std::nullopt;
+  const owner::Status status = ours->status();
+  core::OwnerToken token{{}, status.token.epoch, {}};
+  if (status.reset || !parse(status.token.incarnation, token.incarnation) || !parse(status.token.claim_id, token.claim_id)) return std::nullopt;
+  return token;
+}
+
+std::uint64_t OpenDatabase::database_bytes() { return std::uint64_t{copy_->state().page_count} * page_size_; }
+
+Offset OpenDatabase::position() { return copy_->state().offset; }
+
+Result<std::unique_ptr<PinnedCopy>> OpenDatabase::pin() {
+  return pin_copy(*environment_.disk, hold_, copy_->db_path(), environment_.runtime->now() + kPinWithin);
+}
+
+Result<Offset> OpenDatabase::append_record(core::RecordKind kind, Bytes payload) {
+  const auto ours = owner();
+  if (!ours) return tl::unexpected(Error{Outcome::not_owner, "Nobody owns the stream at the moment.", {}});
   const Instant deadline = environment_.runtime->now() + settings_.commit_timeout;
-  auto ticket = owner_->submit(payload, deadline);
+  if (const auto ahead = copy_->record_ahead(); !ahead) return tl::unexpected(ahead.error());
+  const auto ticket = ours->submit(std::move(payload), deadline, kind);
   if (!ticket) return tl::unexpected(ticket.error());
-  const owner::Fate fate = owner_->wait(*ticket, deadline, nullptr);
-  if (fate.kind != owner::Fate::Kind::acknowledged)
-    return tl::unexpected(
-        fate.error.value_or(Error{Outcome::unknown, "The home did not say whether the new database was made; open it again: that tells.", {}}));
-  core::Record record;
-  record.kind = core::RecordKind::data;
-  const Token token = owner_->status().token;
-  record.epoch = token.epoch;
-  if (!parse(token.incarnation, record.incarnation) || !parse(token.claim_id, record.claim_id))
-    return tl::unexpected(Error{Outcome::invalid, "The home gave a claim without an id.", {}});
-  record.sequence = Sequence{1};
-  record.next = fate.offset;
-  record.payload = std::move(payload);
-  if (auto done = copy_->apply(record); !done) return done;
-  return copy_->settle();
+  const owner::Fate fate = ours->wait(*ticket, deadline, &closing_);
+  if (fate.kind == owner::Fate::Kind::acknowledged) {
+    copy_->record_landed(fate.sequence);
+    return fate.offset;
+  }
+  return tl::unexpected(fate.error.value_or(Error{Outcome::unknown, "The home did not say whether the record is in the stream.", {}}));
 }
 
-void OpenDatabase::stop() {
-  if (stopped_) return;
+Result<core::SnapshotInfo> OpenDatabase::snapshot_now() {
+  if (!caretaker_) return tl::unexpected(Error{Outcome::not_owner, fmt::format("'{}' is not open for writing here.", settings_.name->text()), {}});
+  return caretaker_->snapshot_now();
+}
+
+void OpenDatabase::sent(std::uint64_t bytes) {
+  if (caretaker_) caretaker_->committed(bytes);
+}
+
+Result<> OpenDatabase::stop(std::optional<std::chrono::nanoseconds> flush) {
+  if (stopped_) return {};
   stopped_ = true;
   if (forked()) {  // the parent's: its threads are not here to be joined, its state file and lock are not ours to touch
     static_cast<void>(capture_.release());
-    static_cast<void>(owner_.release());
+    static_cast<void>(keeper_.release());
+    static_cast<void>(caretaker_.release());
     static_cast<void>(copy_.release());
     static_cast<void>(home_.release());
-    return;
+    return {};
   }
-  if (owner_) {
-    if (const auto done = owner_->stop(environment_.runtime->now() + kCloseFlush); !done) refuse(done.error().message);
+  Result<> left;
+  closing_.store(true);
+  hold_.no_more_pins();
+  if (caretaker_) caretaker_->stop();
+  if (keeper_) {
+    const Instant deadline = environment_.runtime->now() + flush.value_or(settings_.close_flush);
+    if (hold_.pending() && owner()) static_cast<void>(keeper_->flush(deadline));
+    if (hold_.pending()) left = tl::unexpected(keeper_->left_over("Closed"));
+    const auto last = owner();
+    keeper_->end();  // what it waits for ends with the owner
+    if (last) {
+      // Its `released` record counts among the appends of this ownership, with commits left behind that were never sent.
+      const Instant now = environment_.runtime->now();
+      const bool noted = !hold_.pending() || copy_->record_ahead();
+      if (const auto done = last->stop(noted ? std::max(deadline, now) : now); !done && left) left = done;
+    }
+    keeper_->stop();
+    tell_listeners();
+    if (!left) refuse(left.error().message);
   }
   capture_.reset();
-  owner_.reset();
+  keeper_.reset();
+  caretaker_.reset();
   if (copy_) {
     if (const auto done = copy_->close(); !done) environment_.log(LogLevel::warn, done.error().message);
   }
+  return left;
 }
+
+Result<> OpenDatabase::flush(std::chrono::nanoseconds limit) { return keeper_ ? keeper_->flush(environment_.runtime->now() + limit) : Result<>{}; }
 
 Result<Offset> OpenDatabase::confirm(std::chrono::nanoseconds limit) {
   if (forked()) return tl::unexpected(Error{Outcome::epoch_closed, forked_sentence(), {}});
   if (const auto reset = current_reset()) return tl::unexpected(Error{Outcome::epoch_closed, reset->message, reset->current});
-  if (!owner_)
+  if (!keeper_)
     return tl::unexpected(
         Error{Outcome::not_owner, fmt::format("'{}' is open read-only (mode=ro): it owns nothing that could be confirmed.", settings_.name->text()), {}});
-  auto confirmed = owner_->confirm(environment_.runtime->now() + limit);
+  const Instant deadline = environment_.runtime->now() + limit;
+  auto confirmed = keeper_->synced(deadline);
+  if (confirmed) return confirmed;
   // The owner's listener comes on its own thread, perhaps later; the caller has been told, so nothing begins from here on (I7).
-  if (!confirmed && owner_->status().reset) reset_after(confirmed.error());
+  if (const auto ours = owner(); ours && ours->status().reset && ours->status().reset->kind != ResetKind::rewound) reset_after(confirmed.error());
+  if (const auto reset = current_reset()) return tl::unexpected(Error{Outcome::epoch_closed, reset->message, reset->current});
   return confirmed;
 }
 
 void OpenDatabase::reset(ResetKind kind, std::string message) {
-  if (owner_) owner_->reset(kind, message);
-  {
-    // The owner's listener may come later, on its own thread; this handle must not begin anything meanwhile.
-    const owner::Status owner = owner_ ? owner_->status() : owner::Status{};
-    Lock lock(mutex_);
-    if (!reset_) reset_ = owner.reset ? *owner.reset : Reset{kind, std::move(message), owner.token.epoch};
-  }
-  reset_flag_.store(true, std::memory_order_release);
+  const auto ours = owner();
+  if (ours) ours->reset(kind, message);
+  // The owner's listener may come later, on its own thread; this handle must not begin anything meanwhile.
+  const owner::Status now = ours ? ours->status() : owner::Status{};
+  set_reset(now.reset && now.reset->kind != ResetKind::rewound ? *now.reset : Reset{kind, std::move(message), now.token.epoch});
 }
 
 void OpenDatabase::reset_after(const Error& refusal) {
-  {
-    const owner::Status owner = owner_->status();
-    Lock lock(mutex_);
-    if (!reset_) reset_ = owner.reset ? *owner.reset : Reset{kind_after(refusal.outcome), refusal.message, owner.token.epoch, refusal.current};
-  }
-  reset_flag_.store(true, std::memory_order_release);
+  const auto ours = owner();
+  const owner::Status now = ours ? ours->status() : owner::Status{};
+  set_reset(now.reset ? *now.reset : Reset{kind_after(refusal.outcome), refusal.message, now.token.epoch, refusal.current});
 }
 
+// What was committed here and nobody else has is not lost: the sentence says where it is, and how many as it is asked. A commit may just be on its way.
 std::optional<Reset> OpenDatabase::current_reset() const {
   if (!reset_flag()) return std::nullopt;
-  Lock lock(mutex_);
-  return reset_;
+  Reset reset;
+  {
+    const Lock lock(mutex_);
+    reset = *reset_;
+  }
+  const WalHold::View view = hold_.view();
+  if (view.pending() != 0 && reset.salvage_path.empty()) reset.salvage_path = copy_->folder();
+  if (view.pending() != 0 && reset.kind != ResetKind::broken && reset.kind != ResetKind::unresolved) {
+    const bool comes_back = reset.kind == ResetKind::refused;
+    reset.message += fmt::format(" {} commits of durability=local are not in the stream: they are kept in {}, and {}.", view.pending(), copy_->folder(),
+                                 comes_back ? std::string("are sent when the database is opened again")
+                                            : fmt::format("move to {}/salvage/{}/ when the database is opened again, unless the stream can still take them",
+                                                          settings_.cache_root, settings_.name->text()));
+  }
+  return reset;
 }
 
 void OpenDatabase::poison(std::string_view why) {
@@ -196,29 +226,77 @@ void OpenDatabase::poison(std::string_view why) {
   if (const auto done = copy_->poison(why); !done) environment_.log(LogLevel::error, done.error().message);
 }
 
-void OpenDatabase::on_reset(std::function<void(const Reset&)> listener) {
-  if (owner_) owner_->on_reset(std::move(listener));
+void OpenDatabase::doubt(std::string_view why) {
+  poisoned_.store(true, std::memory_order_release);
+  if (const auto done = copy_->doubt(why); !done) environment_.log(LogLevel::error, done.error().message);
 }
 
 void OpenDatabase::note_committed() {
+  CommitState now = copy_->state();
   Lock lock(mutex_);
-  committed_ = copy_->state();
+  committed_ = std::move(now);
+}
+
+void OpenDatabase::landed(const WalPlace& end) {
+  CommitState state;
+  {
+    const Lock lock(mutex_);
+    state = committed_;
+  }
+  hold_.landed(end, std::move(state));
+}
+
+bool OpenDatabase::wait_for_sender(std::uint64_t least, std::chrono::nanoseconds patience) {
+  const std::uint64_t bytes = std::uint64_t{hold_.view().published.frame} * (page_size_ + kWalFrameHeaderBytes);
+  if (bytes < std::max(least, patient_from_) || !owner() || reset_flag()) return false;
+  const WalHold::Urgent urgent(hold_);
+  hold_.changed().wait(environment_.runtime->now() + patience, [&] { return !hold_.pending() || reset_flag(); });
+  const bool drained = !hold_.pending();
+  patient_from_ = drained ? 0 : bytes + bytes / 4;
+  return drained;
+}
+
+bool OpenDatabase::wal_ends(const std::function<int(std::uint32_t, std::span<const std::byte>)>& write, const std::function<int()>& sync) {
+  if (const auto gaps = hold_.gaps(); !gaps.empty()) {
+    const Bytes zeros(page_size_);
+    for (const std::uint32_t page : gaps) {
+      if (write(page, zeros) != SQLITE_OK) return false;
+    }
+    if (sync() != SQLITE_OK) return false;
+  }
+  if (const auto noted = copy_->wal_restarting(local()); !noted) {
+    environment_.log(LogLevel::warn, noted.error().message);
+    return false;
+  }
+  hold_.gaps_zeroed();
+  return true;
 }
 
 DatabaseStatus OpenDatabase::status() const {
   DatabaseStatus status;
   status.name = settings_.name->text();
+  status.home_url = settings_.home_url;
+  status.follower = follower_;
+  status.durability = settings_.durability;
   if (forked()) {
-    status.home_url = settings_.home_url;
-    status.follower = follower_;
     status.reset = Reset{ResetKind::diverged, forked_sentence(), Epoch{}};
     return status;
   }
-  status.home_url = settings_.home_url;
   status.copy_path = copy_->db_path();
-  status.follower = follower_;
-  if (owner_) status.owner = owner_->status();
+  status.salvaged = salvaged_;
   status.reset = current_reset();
+  if (keeper_) {
+    status.offline = keeper_->offline();
+    status.trouble = keeper_->trouble();
+    if (const auto ours = owner()) status.owner = ours->status();
+    else if (const auto owned = copy_->owned()) status.owner.token = {to_text(owned->incarnation), owned->epoch, to_text(owned->claim_id)};
+    const WalHold::View view = hold_.view();
+    status.pending_commits = local() ? view.pending() : status.owner.pending;
+    status.pending_bytes = std::uint64_t{view.pending_frames()} * (page_size_ + kWalFrameHeaderBytes);
+  }
+  if (caretaker_) status.growth = caretaker_->status();
+  if (local()) status.copy = copy_->state();
+  if (local()) return status;
   Lock lock(mutex_);
   status.copy = committed_;
   return status;

@@ -1,21 +1,25 @@
 // One open database of this process: its copy, its owner, its capture, shared by all connections to it.
 //
 //   acquired (copy locked) ──start()──> owner ──────────────> reset (final; I7)        follower: no owner, no capture, read only
-//                             │            └── stop() ──> stopped
+//                             │          ▲ │
+//                             │          │ └── stop() ──> stopped
+//                             │          └── claims itself
+//                             ├──start()──> offline (offline=1, durability=local, the home is out of reach)
 //                             └── refused: nothing was claimed, or the claim is lost
 //
 // The place where a reset is remembered: every connection asks reset_flag() before it begins a transaction.
 // Thread-safety: acquire, start and stop run on one thread at a time (the registry sees to it); the rest from any thread.
 #pragma once
-#include <sys/types.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <memory>
 
 #include "base/mutex.h"
+#include "io/fork_mark.h"
+#include "owner/reset_listeners.h"
 #include "sqlite/capture.h"
 #include "sqlite/capture_watch.h"
+#include "sqlite/caretaker.h"
+#include "sqlite/keeper.h"
 #include "sqlite/open_database_settings.h"
 
 namespace onepen::sqlite {
@@ -26,6 +30,7 @@ struct Environment {
   io::Disk* disk = nullptr;
   Log log{};
   std::function<Result<std::unique_ptr<core::Home>>(const std::string& url)> open_home;
+  std::shared_ptr<const io::ForkMark> fork_mark = std::make_shared<const io::ForkMark>();
   // The same anew, for a child after fork(): nothing in it that a thread of the parent may have held. Empty: children cannot open.
   std::function<Environment()> after_fork{};
 };
@@ -33,21 +38,27 @@ struct Environment {
 // For onepen_status() and the C++ API. A value.
 struct DatabaseStatus {
   std::string name, home_url, copy_path;
-  bool follower = false;
+  bool follower = false, offline = false;
+  DurabilityMode durability = DurabilityMode::replicated;
   owner::Status owner{};
-  CommitState copy{};
+  CommitState copy{};  // durability=local: the last acknowledged commit
+  std::uint64_t pending_commits = 0, pending_bytes = 0;  // not known to be in the stream; bytes of the WAL
+  std::string trouble{};                                 // why they are not, in the home's last words; empty: all is well
+  GrowthStatus growth{};
   std::optional<Reset> reset{};
+  std::string salvaged{};  // where this opening moved the copy that was there; empty: it moved none
 };
 
-class OpenDatabase final : public ResetSink {
+class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
  public:
   // Locks a copy. Errors: Copy::acquire's.
   static Result<std::unique_ptr<OpenDatabase>> acquire(const Environment& environment, OpenSettings settings);
   // Claims (or, as a follower, only reads), brings the copy up to date, and makes the first commit of a database that has none.
   // Errors: Owner::open's; not_found: a follower, or create = false, and no such database.
   Result<> start(bool follower, bool create);
-  // After the last connection closed: sends what is pending for a while and unlocks the copy.
-  void stop();
+  // After the last connection closed: sends what is pending for a while (settings().close_flush, or `flush`) and unlocks the copy. Errors, once: what could
+  // not be sent (unavailable: it stays in the copy), or is not decided (unknown).
+  Result<> stop(std::optional<std::chrono::nanoseconds> flush = {});
   ~OpenDatabase() override;
 
   const OpenSettings& settings() const { return settings_; }
@@ -57,11 +68,17 @@ class OpenDatabase final : public ResetSink {
   Capture& capture() { return *capture_; }
   Copy& copy() { return *copy_; }
   CaptureWatch& watch() { return watch_; }
+  WalHold& hold() { return hold_; }
+  bool local() const { return settings_.durability == DurabilityMode::local; }
+  std::uint32_t page_size() const { return page_size_; }  // of an owner's database, once it started
 
   // reads=confirmed, onepen_synced(): still the owner, and everything committed so far is in the stream.
   Result<Offset> confirm(std::chrono::nanoseconds limit);
+  // durability=local: commits that are not in the stream; sends them, for at most so long. Errors: unavailable: what is left, and why.
+  bool pending() const { return keeper_ && hold_.pending(); }
+  Result<> flush(std::chrono::nanoseconds limit);
   // In a child after fork(): it has the memory of the process that opened, but not its threads, and perhaps its locked mutexes. Nothing works there but close.
-  bool forked() const { return ::getpid() != opened_by_; }
+  bool forked() const { return environment_.fork_mark->forked(); }
   bool reset_flag() const { return reset_flag_.load(std::memory_order_acquire); }
   bool poisoned() const { return poisoned_.load(std::memory_order_acquire); }
   // ResetSink. The first reset wins.
@@ -69,27 +86,62 @@ class OpenDatabase final : public ResetSink {
   void reset_after(const Error& refusal) override;
   std::optional<Reset> current_reset() const override;
   void poison(std::string_view why) override;
+  void doubt(std::string_view why);  // Copy::doubt; nothing more is written into its database file
   void freeze() override { poisoned_.store(true, std::memory_order_release); }
   void on_reset(std::function<void(const Reset&)> listener);
 
   DatabaseStatus status() const;  // in a child after fork(): role reset, and the sentence
   void note_committed();  // under the write lock, after a commit: for status()
+  // SQLite is about to begin its WAL anew, or to delete it: everything in it is in the database file, and nobody reads from it. False: it must not.
+  void landed(const WalPlace& end);  // it was published as well
+  Result<core::SnapshotInfo> snapshot_now();  // Caretaker::snapshot_now
+  // SQLite would begin its WAL anew, but something in it is pending. Waits for the sender, when the WAL has at least `least` bytes and the home takes appends.
+  // True: nothing is pending any more. Under the write lock.
+  bool wait_for_sender(std::uint64_t least, std::chrono::nanoseconds patience);
+  bool wal_ends(const std::function<int(std::uint32_t page, std::span<const std::byte> zeros)>& write, const std::function<int()>& sync);
 
  private:
   OpenDatabase(const Environment& environment, OpenSettings settings, std::unique_ptr<Copy> copy);
-  Result<> start_owner(std::unique_ptr<core::Stream> stream, bool create);
-  Result<> first_commit();
+  Result<> open_home();
+  Result<> start_owner(bool create);
+  Result<> start_offline(const Error& why);
+  Result<> start_capture(std::shared_ptr<owner::Owner> owner);
+  Result<> find_wal();
+  Result<> first_commit(owner::Owner& owner);
+  owner::Options owner_options() const;
+  void set_reset(Reset reset);
+  void on_owner_reset(const Reset& reset);
+  std::shared_ptr<owner::Owner> owner() const;
+  // KeeperDesk
+  Result<std::shared_ptr<owner::Owner>> claim_again(const owner::SelfClaim& claim, owner::Fold& fold, owner::ClaimLog& claims) override;
+  void owner_came(owner::Owner& owner) override;
+  void lost(ResetKind kind, std::string message, std::optional<Owner> current) override;
+  bool is_reset() const override { return reset_flag(); }
+  void tell_listeners() override;
+  void sent(std::uint64_t bytes) override;
+  // CaretakerSeat
+  std::unique_ptr<core::Stream> session() override;
+  std::optional<core::OwnerToken> token() override;
+  std::uint64_t database_bytes() override;
+  Offset position() override;
+  Result<std::unique_ptr<PinnedCopy>> pin() override;
+  Result<Offset> append_record(core::RecordKind kind, Bytes payload) override;
 
   const Environment& environment_;
   OpenSettings settings_;
   std::unique_ptr<Copy> copy_;
-  std::unique_ptr<core::Home> home_;
-  std::unique_ptr<owner::Owner> owner_;
+  std::unique_ptr<core::Home> home_;  // start() and the keeper's thread
+  WalHold hold_;
+  std::unique_ptr<Keeper> keeper_;
+  std::unique_ptr<Caretaker> caretaker_;
   std::unique_ptr<Capture> capture_;
   CaptureWatch watch_;
-  const pid_t opened_by_ = ::getpid();
+  std::string salvaged_;  // Copy::salvaged, as it was when this was opened
+  std::uint32_t page_size_ = 0;
+  std::uint64_t patient_from_ = 0;  // bytes of WAL; under the write lock
   bool follower_ = false, stopped_ = false;
-  std::atomic<bool> reset_flag_{false}, poisoned_{false};
+  std::atomic<bool> reset_flag_{false}, poisoned_{false}, closing_{false};
+  owner::ResetListeners listeners_;
   mutable Mutex mutex_;
   std::optional<Reset> reset_ ONEPEN_GUARDED_BY(mutex_);
   CommitState committed_ ONEPEN_GUARDED_BY(mutex_);

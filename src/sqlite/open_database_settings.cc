@@ -13,8 +13,10 @@ namespace onepen::sqlite {
 namespace {
 
 // Ours, then SQLite's own. Others are refused: a typing error in `takeover` must not open a database that takes over.
-constexpr std::array kOurs = {"home", "takeover", "notice_within", "commit_timeout", "page_size", "owner", "cache_root", "durability", "offline", "reads"};
+constexpr std::array kOurs = {"home",       "takeover", "notice_within", "commit_timeout",    "page_size",      "owner",      "cache_root",
+                              "durability", "offline",  "reads",         "max_pending_bytes", "snapshot_after", "close_flush"};
 constexpr std::array kSqlites = {"vfs", "mode", "cache", "psow", "modeof", "nolock", "immutable", "readonly_shm"};
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 constexpr std::chrono::milliseconds kLongest{std::chrono::hours(24)};
 
 tl::unexpected<Error> bad_setting(std::string message) { return tl::unexpected(Error{Outcome::invalid, std::move(message), std::nullopt}); }
@@ -32,14 +34,50 @@ std::optional<std::uint64_t> read_number(std::string_view text) {
   return value;
 }
 
-Result<> read_duration_into(const Parameter& parameter, std::string_view key, std::chrono::milliseconds& out) {
+Result<> read_duration_into(const Parameter& parameter, std::string_view key, std::chrono::milliseconds& out, std::chrono::milliseconds least) {
   const auto text = parameter(key);
   if (!text) return {};
   const auto value = read_duration(*text);
-  if (!value || value->count() < 1 || *value > kLongest)
-    return bad_setting(fmt::format("{}='{}' is no time: write 250ms, 30s or 2m (1ms to 24h).", key, *text));
+  if (!value || *value < least || *value > kLongest)
+    return bad_setting(fmt::format("{}='{}' is no time: write 250ms, 30s or 2m ({}ms to 24h).", key, *text, least.count()));
   out = *value;
   return {};
+}
+
+Result<> read_size_into(const Parameter& parameter, std::string_view key, std::uint64_t& out, std::uint64_t least) {
+  const auto text = parameter(key);
+  if (!text) return {};
+  const auto value = read_size(*text);
+  if (!value || *value < least)
+    return bad_setting(fmt::format("{}='{}' is no size: write a number of bytes, or one like 512K, 64M or 2G{}.", key, *text,
+                                   least > 1 ? fmt::format(" (at least {})", least) : std::string()));
+  out = *value;
+  return {};
+}
+
+Result<> read_switch_into(const Parameter& parameter, std::string_view key, bool& out) {
+  const auto text = parameter(key);
+  if (!text) return {};
+  if (*text != "0" && *text != "1") return bad_setting(fmt::format("{}='{}' is not known: write {}=0 (the default) or {}=1.", key, *text, key, key));
+  out = *text == "1";
+  return {};
+}
+
+// When COMMIT returns, and what follows from it.
+Result<> read_durability(const Parameter& parameter, OpenSettings& settings) {
+  if (const auto text = parameter("durability")) {
+    if (*text == "local") settings.durability = DurabilityMode::local;
+    else if (*text != "replicated")
+      return bad_setting(fmt::format("durability='{}' is not known: write durability=replicated (the default) or durability=local.", *text));
+  }
+  if (const auto done = read_switch_into(parameter, "offline", settings.offline); !done) return done;
+  if (settings.offline && settings.durability != DurabilityMode::local)
+    return bad_setting("offline=1 needs durability=local: with durability=replicated a COMMIT waits for the home, so there is nothing to do without it.");
+  if (settings.offline && settings.confirm_reads)
+    return bad_setting("offline=1 does not go with reads=confirmed: each read would have to be confirmed by the home.");
+  if (const auto done = read_size_into(parameter, "max_pending_bytes", settings.max_pending_bytes, kLeastMaxPendingBytes); !done) return done;
+  if (const auto done = read_size_into(parameter, "snapshot_after", settings.snapshot_after, 0); !done) return done;
+  return read_duration_into(parameter, "close_flush", settings.close_flush, std::chrono::milliseconds(0));
 }
 
 // A parameter that has exactly one supported value so far.
@@ -67,15 +105,50 @@ Result<> read_choices(const Parameter& parameter, OpenSettings& settings) {
     settings.page_size = static_cast<std::uint32_t>(*number);
   }
   if (const auto text = parameter("mode")) settings.follower = *text == "ro";
-  if (const auto done = only(parameter, "durability", "replicated"); !done) return done;
-  if (const auto done = only(parameter, "offline", "0"); !done) return done;
   if (const auto done = only(parameter, "nolock", "0"); !done) return done;
   if (const auto done = only(parameter, "immutable", "0"); !done) return done;
-  if (const auto done = read_duration_into(parameter, "notice_within", settings.notice_within); !done) return done;
-  return read_duration_into(parameter, "commit_timeout", settings.commit_timeout);
+  constexpr std::chrono::milliseconds kLeast{1};
+  if (const auto done = read_duration_into(parameter, "notice_within", settings.notice_within, kLeast); !done) return done;
+  if (const auto done = read_duration_into(parameter, "commit_timeout", settings.commit_timeout, kLeast); !done) return done;
+  return read_durability(parameter, settings);
 }
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> split_parameters(std::string_view text) {
+  std::vector<std::pair<std::string, std::string>> out;
+  while (!text.empty()) {
+    const auto one = text.substr(0, text.find('&'));
+    text.remove_prefix(std::min(text.size(), one.size() + 1));
+    if (one.empty()) continue;
+    const auto equals = one.find('=');
+    out.emplace_back(one.substr(0, equals), equals == std::string_view::npos ? std::string_view{} : one.substr(equals + 1));
+  }
+  return out;
+}
+
+Result<> check_default_parameters(const std::string& home, std::string_view parameters) {
+  const auto pairs = split_parameters(parameters);
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : pairs) {
+    if (key == "home" || key == "vfs" || key == "mode") return bad_setting(fmt::format("'{}' cannot be a default parameter of onepen_use().", key));
+    keys.push_back(key);
+  }
+  const auto settings = read_settings(
+      "a",
+      [&](std::string_view key) -> std::optional<std::string> {
+        for (auto pair = pairs.rbegin(); pair != pairs.rend(); ++pair) {
+          if (pair->first == key) return pair->second;
+        }
+        if (key == "cache_root") return "/";
+        return std::nullopt;
+      },
+      keys, home);
+  if (!settings) return tl::unexpected(settings.error());
+  return {};
+}
+
+std::string_view word(DurabilityMode mode) { return mode == DurabilityMode::local ? "local" : "replicated"; }
 
 std::optional<std::chrono::milliseconds> read_duration(std::string_view text) {
   std::uint64_t unit = 1;
@@ -85,6 +158,20 @@ std::optional<std::chrono::milliseconds> read_duration(std::string_view text) {
   const auto number = read_number(text);
   if (!number || *number > static_cast<std::uint64_t>(kLongest.count()) * 2 / unit) return std::nullopt;
   return std::chrono::milliseconds(static_cast<std::int64_t>(*number * unit));
+}
+
+std::optional<std::uint64_t> read_size(std::string_view text) {
+  constexpr std::string_view kUnits = "KMG";
+  unsigned shift = 0;
+  if (!text.empty()) {
+    if (const auto unit = kUnits.find(text.back()); unit != std::string_view::npos) {
+      shift = 10 * (static_cast<unsigned>(unit) + 1);
+      text.remove_suffix(1);
+    }
+  }
+  const auto number = read_number(text);
+  if (!number || *number > (kMostBytes >> shift)) return std::nullopt;
+  return *number << shift;
 }
 
 std::string default_cache_root() {

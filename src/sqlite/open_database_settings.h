@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/ids.h"
 #include "owner/owner.h"
@@ -14,6 +16,13 @@ namespace onepen::sqlite {
 
 inline constexpr std::uint32_t kDefaultPageSize = 4096;
 inline constexpr std::string_view kOwnSuffix = ".onepen";  // names that are ours without a URI, after onepen_use()
+
+enum class DurabilityMode : std::uint8_t { replicated, local };  // when COMMIT returns: after the stream's acknowledgement, or SQLite's own
+
+std::string_view word(DurabilityMode mode);
+
+inline constexpr std::uint64_t kLeastMaxPendingBytes = std::uint64_t{64} << 10;
+inline constexpr std::uint64_t kDefaultMaxPendingBytes = std::uint64_t{1} << 30;
 
 struct OpenSettings {
   std::string home_url, cache_root;
@@ -24,6 +33,11 @@ struct OpenSettings {
   std::uint32_t page_size = kDefaultPageSize;  // of a database that is made
   std::string owner_name;
   bool confirm_reads = false;
+  DurabilityMode durability = DurabilityMode::replicated;
+  bool offline = false;  // when the home is out of reach, open from the local copy alone (durability=local only)
+  std::uint64_t max_pending_bytes = kDefaultMaxPendingBytes;  // of the WAL, in commits that are not in the stream yet; above it COMMIT waits, then is refused
+  std::uint64_t snapshot_after = 0;  // bytes of log since the newest snapshot that make a new one; 0: as many as the database has, at least 8 MiB
+  std::chrono::milliseconds close_flush{5'000};  // how long the last close goes on sending
   std::function<void(const owner::Progress&)> progress{};
 };
 
@@ -35,8 +49,14 @@ using Parameter = std::function<std::optional<std::string>(std::string_view key)
 Result<OpenSettings> read_settings(std::string_view filename, const Parameter& parameter, const std::vector<std::string>& keys,
                                    const std::string& default_home);
 
+// "a=1&b=2", as onepen_use() takes it (nothing is percent-encoded). Later ones of the same name count.
+std::vector<std::pair<std::string, std::string>> split_parameters(std::string_view text);
+// May such parameters be the default ones? Errors: as read_settings.
+Result<> check_default_parameters(const std::string& home, std::string_view parameters);
 // "250ms", "30s", "2m"; a bare number is milliseconds.
 std::optional<std::chrono::milliseconds> read_duration(std::string_view text);
+// "4096", "512K", "64M", "2G" (powers of 1,024).
+std::optional<std::uint64_t> read_size(std::string_view text);
 std::string default_cache_root();  // ONEPEN_CACHE, else ~/.cache/onepen
 
 }  // namespace onepen::sqlite

@@ -6,10 +6,12 @@
 // Thread-safety: none.
 #pragma once
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/bytes.h"
+#include "io/disk.h"
 #include "wire/commit_frame.h"
 
 namespace onepen::sqlite {
@@ -26,6 +28,7 @@ class PageTable {
  public:
   PageTable() = default;
   explicit PageTable(std::uint32_t page_size) : page_size_(page_size) {}
+  PageTable(std::uint32_t page_size, std::vector<std::uint64_t> hashes);  // of pages 1, 2, ...
   std::uint32_t page_size() const { return page_size_; }  // 0: no commit yet
   std::uint32_t page_count() const { return static_cast<std::uint32_t>(hashes_.size()); }
   std::uint64_t sum() const { return sum_; }
@@ -38,16 +41,41 @@ class PageTable {
   std::uint64_t sum_after(std::uint32_t page_count, const std::vector<PageHash>& changed, std::uint32_t page_size) const;
   // Makes the commit.
   void commit(std::uint32_t page_count, const std::vector<PageHash>& changed, std::uint32_t page_size);
+  std::uint64_t zero_hash(std::uint32_t page_number, std::uint32_t page_size) const;  // of a page of zeros
+
+  // Keeps account of which pages changed, from here on (copy_pages.h writes them).
+  void track_changes();
+  const std::vector<std::uint32_t>& changed() const { return changed_; }  // each once, in no order; some may be beyond the end by now
+  void forget_changes();
 
  private:
-  std::uint64_t zero_hash(std::uint32_t page_number, std::uint32_t page_size) const;
+  void mark(std::uint32_t page_number);
   std::uint32_t page_size_ = 0;
   std::uint64_t sum_ = 0;
   std::vector<std::uint64_t> hashes_;
+  bool tracking_ = false;
+  std::vector<bool> marked_;
+  std::vector<std::uint32_t> changed_;
+};
+
+// Commits on top of a table, counted without making them in it: those of a WAL that are not known to be in the stream.
+class PagesAhead {
+ public:
+  explicit PagesAhead(const PageTable& under) : under_(under), page_size_(under.page_size()), count_(under.page_count()), sum_(under.sum()) {}
+  wire::RunningSum running() const { return {sum_, count_}; }
+  std::uint64_t hash(std::uint32_t page_number) const;
+  void commit(std::uint32_t page_count, const std::vector<PageHash>& changed, std::uint32_t page_size);
+
+ private:
+  void put(std::uint32_t page_number, std::uint64_t hash);
+  const PageTable& under_;
+  std::uint32_t page_size_, count_;
+  std::uint64_t sum_;
+  std::unordered_map<std::uint32_t, std::uint64_t> over_;
 };
 
 // Reads a database file from end to end. page_count: how many pages it should have; a shorter file's missing pages count as zeros, a longer file is
 // not read further. Errors: unavailable.
-Result<PageTable> scan_pages(int fd, std::uint32_t page_size, std::uint32_t page_count, const std::string& path);
+Result<PageTable> scan_pages(io::DiskFile& file, std::uint32_t page_size, std::uint32_t page_count);
 
 }  // namespace onepen::sqlite

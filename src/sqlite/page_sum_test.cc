@@ -89,9 +89,10 @@ TEST(PageSum, ScanFindsWhatWasWrittenAndTakesAShortFileForZeros) {
     expected.set(n, page_hash_of(n, as_bytes(page)));
   }
   testing::spill(folder / "db", bytes);
-  auto file = open_file(folder / "db", OpenMode::read);
+  const auto disk = io::make_posix_disk();
+  auto file = open_on(*disk, folder / "db", io::OpenMode::read);
   ASSERT_TRUE(file);
-  auto table = scan_pages(file->fd(), 512, 3000, folder / "db");
+  auto table = scan_pages(**file, 512, 3000);
   ASSERT_TRUE(table);
   EXPECT_EQ(table->sum(), expected.sum());
   EXPECT_EQ(table->page_count(), 3000u);

@@ -1,7 +1,6 @@
 #include "sqlite/registry.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -23,9 +22,7 @@ Promise& thread_promise() {
 
 }  // namespace
 
-Registry::Registry(Environment environment) : environment_(std::move(environment)), pid_(::getpid()) {}
-
-bool Registry::forked() const { return ::getpid() != pid_; }
+Registry::Registry(Environment environment) : environment_(std::move(environment)) {}
 
 std::shared_ptr<std::mutex> Registry::gate(const std::string& key) {
   const std::lock_guard lock(mutex_);
@@ -53,6 +50,11 @@ Result<std::string> Registry::path_for(const OpenSettings& settings) {
   const auto gate_ = gate(settings.home_url + '\n' + settings.name->text());
   const std::lock_guard opening(*gate_);
   if (const auto found = find(settings)) {
+    if (found->settings().durability != settings.durability && !settings.follower)
+      return tl::unexpected(Error{Outcome::invalid,
+                                  fmt::format("'{}' is open in this process with durability={}; open it with the same durability, or close it first.",
+                                              settings.name->text(), word(found->settings().durability)),
+                                  {}});
     thread_promise() = {this, found->path(), settings};
     return found->path();
   }
@@ -99,7 +101,7 @@ Registry::Attached Registry::attach_again(const std::string& path, bool read_onl
   if (!found) return {nullptr, found.error()};
   thread_promise() = {};
   if (*found == path) return attach(path, read_only, create);
-  if (auto other = take(*found)) detach(other);  // another process took the copy meanwhile: what path_for acquired instead is let go
+  if (auto other = take(*found)) static_cast<void>(detach(other));  // another process took the copy meanwhile: what path_for acquired instead is let go
   return closed(", and its local copy was taken by another process");
 }
 
@@ -118,22 +120,22 @@ Registry::Attached Registry::attach(const std::string& path, bool read_only, boo
     }
   }
   if (error) {
-    detach(database);
+    static_cast<void>(detach(database));
     return {nullptr, std::move(error)};
   }
   return {std::move(database), {}};
 }
 
-void Registry::detach(const std::shared_ptr<OpenDatabase>& database) {
+Result<> Registry::detach(const std::shared_ptr<OpenDatabase>& database, std::optional<std::chrono::nanoseconds> flush) {
   const auto gate_ = gate(database->settings().home_url + '\n' + database->settings().name->text());
   const std::lock_guard opening(*gate_);
   {
     const std::lock_guard lock(mutex_);
     const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.database == database; });
-    if (entry == entries_.end() || --entry->connections > 0) return;
+    if (entry == entries_.end() || --entry->connections > 0) return {};
     entries_.erase(entry);
   }
-  database->stop();
+  return database->stop(flush);
 }
 
 }  // namespace onepen::sqlite

@@ -4,11 +4,10 @@
 // may exit with connections open, and its other threads may still be inside SQLite then); the copies' locks end with the process.
 // Thread-safe. Opening the same database twice at once waits for the first; different databases open side by side.
 #pragma once
-#include <sys/types.h>
-
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,7 +28,8 @@ class Registry {
     std::optional<Error> error;
   };
   Attached attach(const std::string& path, bool read_only, bool create);
-  void detach(const std::shared_ptr<OpenDatabase>& database);
+  // The last one stops the database; errors and `flush`: OpenDatabase::stop.
+  Result<> detach(const std::shared_ptr<OpenDatabase>& database, std::optional<std::chrono::nanoseconds> flush = {});
   bool ours(const std::string& path);
   // This thread was told `path` by path_for, or connects to it by that path, and will open it next: it stays ours until then, although the last connection
   // of another thread may close meanwhile. A path of ours that is forgotten in between would be opened as a plain file, uncaptured.
@@ -37,7 +37,7 @@ class Registry {
   bool promised(const std::string& path) const;
 
   // A forked child has the memory but not the threads of the process that opened.
-  bool forked() const;
+  bool forked() const { return environment_.fork_mark->forked(); }
   const Environment& environment() const { return environment_; }
 
  private:
@@ -51,7 +51,6 @@ class Registry {
   Attached attach_again(const std::string& path, bool read_only, bool create);
 
   const Environment environment_;
-  const pid_t pid_;
   std::mutex mutex_;  // guards what follows; never held while something is opened
   std::vector<Entry> entries_;
   std::map<std::string, std::shared_ptr<std::mutex>> gates_;  // held while a database is opened; a host's real threads wait here (the simulator has no SQLite)

@@ -9,22 +9,38 @@
 #include "sqlite/messages.h"
 
 namespace onepen::sqlite {
-namespace {
 
 // SQLite gives one pointer per VFS and calls it from any thread: the one place of process-wide state, never destroyed (registry.h).
-struct Process {
-  sqlite3_vfs* root = nullptr;
-  sqlite3_vfs vfs{};
+struct VfsProcess {
   Registry* registry = nullptr;
-  std::string default_home;  // onepen_use()
+  std::string default_home, default_parameters;  // onepen_use()
   std::mutex mutex;
   std::vector<MainFile*> files;
 };
-Process& process() {
-  static auto* const instance = new Process;
+
+namespace {
+
+// What SQLite knows of us: one VFS, over the one that was the default when it was registered.
+struct Registered {
+  sqlite3_vfs* root = nullptr;
+  sqlite3_vfs vfs{};
+};
+Registered& registered() {
+  static auto* const instance = new Registered;
   return *instance;
 }
-sqlite3_vfs* root() { return process().root; }
+sqlite3_vfs* root() { return registered().root; }
+
+#ifdef ONEPEN_TEST_HOOKS
+VfsProcess* (*current_simulated)() = nullptr;
+#endif
+VfsProcess& process() {
+#ifdef ONEPEN_TEST_HOOKS
+  if (current_simulated != nullptr) return *current_simulated();
+#endif
+  static auto* const instance = new VfsProcess;
+  return *instance;
+}
 
 // The platform's file begins here, behind our object.
 template <class Ours>
@@ -55,16 +71,20 @@ bool is_ours(const char* name) {
 Result<OpenSettings> settings_of(const char* name) {
   std::vector<std::string> keys;
   for (int i = 0; const char* key = sqlite3_uri_key(name, i); ++i) keys.emplace_back(key);
-  const auto parameter = [&](std::string_view key) -> std::optional<std::string> {
-    const char* value = sqlite3_uri_parameter(name, std::string(key).c_str());
-    if (value == nullptr) return std::nullopt;
-    return std::string(value);
-  };
   std::string default_home;
+  std::vector<std::pair<std::string, std::string>> defaults;
   {
     const std::lock_guard lock(process().mutex);
     default_home = process().default_home;
+    if (sqlite3_uri_parameter(name, "home") == nullptr) defaults = split_parameters(process().default_parameters);
   }
+  const auto parameter = [&](std::string_view key) -> std::optional<std::string> {
+    if (const char* value = sqlite3_uri_parameter(name, std::string(key).c_str()); value != nullptr) return std::string(value);
+    for (auto pair = defaults.rbegin(); pair != defaults.rend(); ++pair) {
+      if (pair->first == key) return pair->second;
+    }
+    return std::nullopt;
+  };
   return read_settings(name, parameter, keys, default_home);
 }
 
@@ -102,7 +122,7 @@ int open_main(const char* name, sqlite3_file* file, int flags, int* out_flags) {
   if (rc != SQLITE_OK) {
     if (real->pMethods != nullptr) real->pMethods->xClose(real);
     const std::string path = name;
-    registry.detach(attached.database);
+    static_cast<void>(registry.detach(attached.database));
     return refuse_with(rc, "The local copy " + path + " could not be opened.");
   }
   remember_main_file(new (file) MainFile(real, name, registry, std::move(attached.database)));
@@ -139,6 +159,14 @@ int open_file(const char* name, sqlite3_file* file, int flags, int* out_flags) {
   return root()->xOpen(root(), name, file, flags, out_flags);
 }
 
+// The WAL of a copy that could not note what was in it: deleting it would cost a look at every page, or pending commits.
+bool keeps_wal(std::string_view name) {
+  if (!name.ends_with("-wal")) return false;
+  name.remove_suffix(4);
+  const std::lock_guard lock(process().mutex);
+  return std::any_of(process().files.begin(), process().files.end(), [&](const MainFile* file) { return file->keeps_wal() && file->name() == name; });
+}
+
 template <class Body>
 int guarded(Body&& body) noexcept {
   try {
@@ -159,7 +187,9 @@ void fill(sqlite3_vfs& vfs) {
     return guarded([&] { return open_file(name, file, flags, out); });
   };
   vfs.xFullPathname = [](sqlite3_vfs*, const char* name, int size, char* out) { return guarded([&] { return full_pathname(name, size, out); }); };
-  vfs.xDelete = [](sqlite3_vfs*, const char* name, int sync) { return root()->xDelete(root(), name, sync); };
+  vfs.xDelete = [](sqlite3_vfs*, const char* name, int sync) {
+    return guarded([&] { return keeps_wal(name) ? SQLITE_IOERR_DELETE : root()->xDelete(root(), name, sync); });
+  };
   vfs.xAccess = [](sqlite3_vfs*, const char* name, int flags, int* result) { return root()->xAccess(root(), name, flags, result); };
   vfs.xDlOpen = [](sqlite3_vfs*, const char* name) { return root()->xDlOpen(root(), name); };
   vfs.xDlError = [](sqlite3_vfs*, int size, char* out) { root()->xDlError(root(), size, out); };
@@ -177,35 +207,61 @@ void fill(sqlite3_vfs& vfs) {
 }  // namespace
 
 int register_vfs(const Environment& environment) {
-  Process& p = process();
+  VfsProcess& p = process();
+  Registered& r = registered();
   {
     const std::lock_guard lock(p.mutex);
     if (p.registry != nullptr) return SQLITE_OK;
-    p.root = sqlite3_vfs_find(nullptr);
-    if (p.root == nullptr) return SQLITE_ERROR;
-    fill(p.vfs);
+    r.root = sqlite3_vfs_find(nullptr);
+    if (r.root == nullptr) return SQLITE_ERROR;
+    fill(r.vfs);
     p.registry = new Registry(environment);
     // A fork() by another thread must not leave our mutex locked in the child for ever. (Never unloaded, so never unregistered.)
     ::pthread_atfork([] { process().mutex.lock(); }, [] { process().mutex.unlock(); }, [] { process().mutex.unlock(); });
   }
-  return sqlite3_vfs_register(&p.vfs, 0);
+  return sqlite3_vfs_register(&r.vfs, 0);
 }
+
+#ifdef ONEPEN_TEST_HOOKS
+int simulate_vfs_processes(VfsProcess* (*current)()) {
+  Registered& r = registered();
+  r.root = sqlite3_vfs_find(nullptr);
+  if (r.root == nullptr) return SQLITE_ERROR;
+  fill(r.vfs);
+  current_simulated = current;
+  return sqlite3_vfs_register(&r.vfs, 0);
+}
+
+VfsProcess* make_vfs_process(const Environment& environment) {
+  auto* p = new VfsProcess;
+  p->registry = new Registry(environment);
+  return p;
+}
+
+void drop_vfs_process(VfsProcess* p) {
+  delete p->registry;
+  delete p;
+}
+#endif
 
 // A child after fork() gets one of its own, so that "open it after fork(), in the child" can be followed: hosts that load the extension, fork workers and open
 // in each of them are usual. The parent's stays with the connections that were open: they are refused for good (MainFile holds the registry it was made by).
 Registry* process_registry() {
-  Process& p = process();
+  VfsProcess& p = process();
   const std::lock_guard lock(p.mutex);
   if (p.registry != nullptr && p.registry->forked() && p.registry->environment().after_fork) p.registry = new Registry(p.registry->environment().after_fork());
   return p.registry;
 }
 
-int use_home(std::string url) {
+sqlite3_vfs* platform_vfs() { return root(); }
+
+int use_home(std::string url, std::string parameters) {
   {
     const std::lock_guard lock(process().mutex);
     process().default_home = std::move(url);
+    process().default_parameters = std::move(parameters);
   }
-  return sqlite3_vfs_register(&process().vfs, 1);
+  return sqlite3_vfs_register(&registered().vfs, 1);
 }
 
 void remember_main_file(MainFile* file) {

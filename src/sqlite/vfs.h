@@ -16,8 +16,19 @@ inline constexpr const char* kVfsName = "onepen";
 int register_vfs(const Environment& environment);
 // The process's registry; null before register_vfs.
 Registry* process_registry();
+// The VFS below ours: the platform's. Its files are opened without capture.
+sqlite3_vfs* platform_vfs();
 // onepen_use(): the home of plain names "x.onepen" from now on, and the VFS becomes the default.
-int use_home(std::string url);
+int use_home(std::string url, std::string parameters = {});
+
+#ifdef ONEPEN_TEST_HOOKS
+// The simulator runs many processes in one: each has a registry and files of its own. `current` answers whose code runs now. Registers the VFS, as
+// register_vfs does, over the default one.
+struct VfsProcess;
+int simulate_vfs_processes(VfsProcess* (*current)());
+VfsProcess* make_vfs_process(const Environment& environment);
+void drop_vfs_process(VfsProcess* process);  // when nothing of it is open any more
+#endif
 
 // xOpen(WAL) finds its database's file by the name both were opened with.
 void remember_main_file(MainFile* file);

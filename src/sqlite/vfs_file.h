@@ -13,6 +13,7 @@
 #include "sqlite/capture.h"
 #include "sqlite/capture_watch.h"
 #include "sqlite/registry.h"
+#include "sqlite/wal_file.h"
 
 namespace onepen::sqlite {
 
@@ -49,6 +50,14 @@ class MainFile : public sqlite3_file {
   void note_landed();
   bool take_sync_after_commit() { return std::exchange(sync_expected_, false); }
   bool interrupted();
+  // A frame header that commits is written, or rewritten. durability=local: what SQLite publishes tells whether the commit was made.
+  void note_commit_frame(const CommitFrameHeader& header) { commit_frame_ = header; }
+  const std::optional<CommitFrameHeader>& commit_frame() const { return commit_frame_; }
+  // What the running transaction is chained to: the frames that counted when the write lock was taken, and the checksum up to there.
+  WalSlot chain_begin() const { return chain_begin_; }
+  const WalChecksum& chain() const { return chain_; }
+  void chain_from(WalSlot slot, WalChecksum sum) { chain_begin_ = slot, chain_ = sum; }
+  std::uint32_t published_pages() const { return published_pages_; }  // of the database, when the write lock was taken
 
   int shm_lock(int offset, int n, int flags);
   int sync(int flags);
@@ -58,10 +67,13 @@ class MainFile : public sqlite3_file {
   bool write_locked() const { return write_locked_; }  // by this connection, on the wal-index: without it nothing tells where a commit begins and ends
   bool locked_exclusive() const { return level_ == SQLITE_LOCK_EXCLUSIVE; }
   int control(int op, void* argument);
+  bool keeps_wal() const { return keep_wal_; }
+  bool wal_ends();  // OpenDatabase::wal_ends, with this connection's file
   int unmap_index(int remove);
   int close();
   // A sync of the copy failed: what the kernel still has of it is not known.
   int sync_failed(int rc);
+  int wal_sync_failed(int rc);  // durability=local
 
  private:
   std::optional<WalIndexHeader> read_index();
@@ -69,6 +81,10 @@ class MainFile : public sqlite3_file {
   int begin_read(int offset, int n, int flags);
   int take_write_lock(int offset, int n, int flags);
   void release_write_lock();
+  void settle_local_commit(const std::optional<WalIndexHeader>& header);
+  int lock_restart(int offset, int n, int flags);
+  int lock_checkpoint(int offset, int flags, bool after_commit);
+  std::uint32_t read_backfilled();
   int pragma(char** argument);
 
   sqlite3_file* real_;
@@ -79,6 +95,13 @@ class MainFile : public sqlite3_file {
   int level_ = SQLITE_LOCK_NONE;  // of the database file
   bool reading_ = false;          // holds a read mark: a read transaction is open
   bool write_locked_ = false, landed_ = false, sync_expected_ = false;
+  bool checkpointing_ = false;  // holds the checkpoint lock
+  bool just_published_ = false;  // a commit, and nothing was asked for since
+  bool keep_wal_ = false;  // what is in it could not be merged: it must not be deleted
+  std::uint32_t published_pages_ = 0;
+  WalSlot chain_begin_ = 0;
+  WalChecksum chain_;
+  std::optional<CommitFrameHeader> commit_frame_;  // of the running transaction
 };
 
 // What a commit needs of the connection's files.
@@ -109,6 +132,9 @@ class WalFile : public sqlite3_file {
 
  private:
   int write_captured(const std::uint8_t* bytes, int size, sqlite3_int64 offset);
+  int write_local(const WalWrite& write, const std::uint8_t* bytes, int size, sqlite3_int64 offset);
+  int begin_wal(const std::uint8_t* header);
+  int read_checksum(void* bytes, sqlite3_int64 offset);
   int after_commit(int rc, const char* what);
 
   sqlite3_file* real_;

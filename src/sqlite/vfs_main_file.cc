@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/failpoint.h"
+#include "base/guard.h"
 #include "sqlite/messages.h"
 #include "sqlite/vfs_file.h"
 
@@ -11,7 +12,12 @@ namespace onepen::sqlite {
 namespace {
 
 // Slots of the wal-index locks (wal.c): 0 write, 1 checkpoint, 2 recover, 3..7 read marks.
-constexpr int kWriteLock = 0, kCheckpointLock = 1, kFirstReadMark = 3;
+constexpr int kWriteLock = 0, kCheckpointLock = 1, kFirstReadMark = 3, kReadMarks = 5;
+
+// SQLite tries to begin a WAL anew, and what is in it is not in the stream yet. A smaller WAL just goes on growing; at a larger one the committer waits for the
+// sender (which drains, since nobody else commits meanwhile), but only so long, and not again before the WAL has grown by so much.
+constexpr std::uint64_t kPatientWalBytes = 32u << 20;
+constexpr std::chrono::milliseconds kPatience{500};
 
 MainFile* main_file(sqlite3_file* file) { return static_cast<MainFile*>(file); }
 
@@ -86,13 +92,48 @@ int MainFile::take_write_lock(int offset, int n, int flags) {
     return refuse(std::move(sentence));
   }
   write_locked_ = true;
-  database_->capture().frames().begin(header && initialised(*header) ? frame_count(*header) : 0);
+  commit_frame_.reset();
+  if (header && initialised(*header)) {
+    database_->capture().frames().begin(frame_count(*header));
+    published_pages_ = page_count(*header);
+    chain_from(frame_count(*header), checksum(*header));
+  }
   return SQLITE_OK;
 }
 
+// durability=local: the commit counts when SQLite has published it (the wal-index has moved over it). Its frame alone says nothing: SQLite may have failed since,
+// and recovery may bring it back later (shared models, failsync.c); then it counts from there on.
+void MainFile::settle_local_commit(const std::optional<WalIndexHeader>& header) {
+  if (!header || !initialised(*header)) return;
+  const auto [salt1, salt2] = salts(*header);
+  if (watch().take_revived()) {
+    const WalHold::View view = database_->hold().view();
+    if (frame_count(*header) > view.published.frame) database_->hold().publish({salt1, salt2, frame_count(*header)});
+  }
+  const auto frame = std::exchange(commit_frame_, std::nullopt);
+  if (!frame) return;
+  if (frame_count(*header) == frame->slot || !guard_on(Guard::local_published)) {
+    database_->hold().publish({salt1, salt2, frame->slot});
+    just_published_ = true;
+    return;
+  }
+  watch().unpublished({frame->slot, frame->page_count_after, read_be32(frame->bytes.data() + 16), read_be32(frame->bytes.data() + 20),
+                       read_be32(frame->bytes.data() + 8), read_be32(frame->bytes.data() + 12)});
+}
+
 void MainFile::release_write_lock() {
+  const bool was_landed = landed_;
   write_locked_ = landed_ = sync_expected_ = false;
-  if (watch().releasing(read_index())) return;
+  const auto header = read_index();
+  if (watch().releasing(header)) {
+    if (database_->local()) settle_local_commit(header);
+    else if (was_landed && header) database_->landed({salts(*header).first, salts(*header).second, frame_count(*header)});
+    database_->hold().restart_over();
+    // SQLite began the WAL anew and then made no commit: its next one writes the header without asking.
+    if (header && initialised(*header) && frame_count(*header) == 0 && database_->hold().view().published.frame != 0)
+      database_->hold().restarted(salts(*header).first, salts(*header).second);
+    return;
+  }
   std::string sentence = fmt::format(
       "The local copy {} held transactions in its WAL that are not in the stream. Open the database again: a fresh copy is made.", database_->path());
   database_->poison("foreign WAL");
@@ -101,24 +142,96 @@ void MainFile::release_write_lock() {
 
 int MainFile::shm_lock(int offset, int n, int flags) {
   if ((flags & SQLITE_SHM_LOCK) == 0) {  // what is held can always be given back
+    if ((flags & SQLITE_SHM_EXCLUSIVE) != 0 && covers(offset, n, kCheckpointLock) && std::exchange(checkpointing_, false)) {
+      database_->hold().checkpoint_ended(read_backfilled());
+    }
     if (write_locked_ && (flags & SQLITE_SHM_EXCLUSIVE) != 0 && covers(offset, n, kWriteLock)) release_write_lock();
     if ((flags & SQLITE_SHM_SHARED) != 0 && offset >= kFirstReadMark) reading_ = false;
     return real_->pMethods->xShmLock(real_, offset, n, flags);
   }
   if (registry_.forked()) return refuse(forked_sentence());
+  const bool after_commit = std::exchange(just_published_, false);
   if ((flags & SQLITE_SHM_SHARED) != 0 && offset >= kFirstReadMark) return begin_read(offset, n, flags);
   if ((flags & SQLITE_SHM_EXCLUSIVE) != 0 && covers(offset, n, kWriteLock)) return take_write_lock(offset, n, flags);
+  if ((flags & SQLITE_SHM_EXCLUSIVE) != 0 && offset == kFirstReadMark + 1 && n == kReadMarks - 1) return lock_restart(offset, n, flags);
   if ((flags & SQLITE_SHM_EXCLUSIVE) != 0 && covers(offset, n, kCheckpointLock)) {
     if (const auto reset = database_->current_reset()) return refuse_begin(*reset);
+    if (n == 1 && !database_->follower()) return lock_checkpoint(offset, flags, after_commit);
   }
   return real_->pMethods->xShmLock(real_, offset, n, flags);
 }
 
+int MainFile::lock_checkpoint(int offset, int flags, bool after_commit) {
+  WalHold& hold = database_->hold();
+  if (!hold.checkpoint_begins(after_commit)) return SQLITE_BUSY;
+  const int rc = real_->pMethods->xShmLock(real_, offset, 1, flags);
+  checkpointing_ = rc == SQLITE_OK;
+  if (!checkpointing_) hold.checkpoint_ended(0);
+  return rc;
+}
+
+// Frames that checkpoints have copied (nBackfill), and those that the one that failed may have begun to copy.
+std::uint32_t MainFile::read_backfilled() {
+  constexpr std::size_t kCopied = 96, kAttempted = 128;  // WalCkptInfo behind two headers: nBackfill first, nBackfillAttempted last but one
+  void volatile* region = nullptr;
+  if (real_->pMethods->xShmMap(real_, 0, kIndexRegionBytes, 0, &region) != SQLITE_OK || region == nullptr) return UINT32_MAX;
+  std::uint32_t copied = 0, attempted = 0;
+  const auto* bytes = static_cast<const std::uint8_t*>(const_cast<const void*>(region));
+  std::memcpy(&copied, bytes + kCopied, sizeof copied);
+  std::memcpy(&attempted, bytes + kAttempted, sizeof attempted);
+  return std::max(copied, attempted);
+}
+
+// The read marks all at once: SQLite is about to begin the WAL anew (or TRUNCATE it). SQLITE_BUSY is an answer it goes on with.
+int MainFile::lock_restart(int offset, int n, int flags) {
+  if (database_->follower()) return real_->pMethods->xShmLock(real_, offset, n, flags);
+  WalHold& hold = database_->hold();
+  if (hold.held() && !database_->wait_for_sender(kPatientWalBytes, kPatience)) return SQLITE_BUSY;
+  if (!hold.restart_begins()) return SQLITE_BUSY;
+  const int rc = real_->pMethods->xShmLock(real_, offset, n, flags);
+  // A checkpoint that only waits for readers does not end the WAL; one that truncates it says so next (WalFile::truncate).
+  if (rc == SQLITE_OK && (checkpointing_ || wal_ends())) return rc;
+  hold.restart_over();
+  if (rc != SQLITE_OK) return rc;
+  real_->pMethods->xShmLock(real_, offset, n, SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE);
+  return SQLITE_BUSY;
+}
+
+bool MainFile::wal_ends() {
+  return database_->wal_ends(
+      [this](std::uint32_t page, std::span<const std::byte> zeros) {
+        const auto size = static_cast<int>(zeros.size());
+        return real_->pMethods->xWrite(real_, zeros.data(), size, static_cast<sqlite3_int64>(page - 1) * size);
+      },
+      [this] { return real_->pMethods->xSync(real_, SQLITE_SYNC_NORMAL); });
+}
+
+// The database file, in a checkpoint; with durability=replicated the WAL as well. SQLite counts such a checkpoint as not made, so the WAL keeps every page that it
+// wrote; it is not begun anew either, since nothing begins on a handle that was reset. With durability=local commits in it may be nowhere else.
 int MainFile::sync_failed(int rc) {
+  const std::string what = fmt::format("Syncing the local copy {} failed (SQLite code {}): what the disk holds of it is not known.", database_->path(), rc);
+  std::string sentence;
+  if (database_->local()) {
+    sentence =
+        what + " Every transaction that was committed is in its WAL: open the database again, which checks the copy and sends what is not in the stream yet.";
+    database_->doubt("a sync of the database file failed");
+  } else {
+    sentence = what + " Every acknowledged transaction is in the stream: open the database again.";
+    database_->poison("sync failed");
+  }
+  database_->reset(ResetKind::broken, sentence);
+  refuse_with(rc, std::move(sentence));
+  return rc;
+}
+
+// The commit that was being synced may be on the disk or not, and SQLite tells its application that it failed. The copy is not given up: what it holds is checked
+// when it is opened next, frame by frame, and a commit that is whole there is one that was made.
+int MainFile::wal_sync_failed(int rc) {
   std::string sentence = fmt::format(
-      "Syncing the local copy {} failed (SQLite code {}): what the disk holds of it is not known. Every acknowledged transaction is in the stream: open the database again.",
+      "Syncing the WAL of the local copy {} failed (SQLite code {}): what the disk holds of the newest transactions is not known. Open the database again: that "
+      "tells, and sends what is there.",
       database_->path(), rc);
-  database_->poison("sync failed");
+  database_->doubt("a sync of its WAL failed");
   database_->reset(ResetKind::broken, sentence);
   refuse_with(rc, std::move(sentence));
   return rc;
@@ -146,20 +259,30 @@ int MainFile::lock(int level) {
   if (registry_.forked()) return refuse(forked_sentence());
   if (level == SQLITE_LOCK_RESERVED) return refuse(rollback_sentence());
   if (level == SQLITE_LOCK_EXCLUSIVE && reading_) return refuse(exclusive_sentence());
+  // What is pending lives in the WAL, which SQLite would delete after this.
+  const bool closes = level == SQLITE_LOCK_EXCLUSIVE && !database_->follower() && level_ != SQLITE_LOCK_EXCLUSIVE;
+  if (closes && !database_->hold().close_begins()) return SQLITE_BUSY;
   const int rc = real_->pMethods->xLock(real_, level);
   if (rc == SQLITE_OK) level_ = std::max(level_, level);
+  else if (closes) database_->hold().close_over();
   return rc;
 }
 
 int MainFile::unlock(int level) {
   const int rc = real_->pMethods->xUnlock(real_, level);
+  if (level_ == SQLITE_LOCK_EXCLUSIVE && level < level_ && rc == SQLITE_OK && !database_->follower()) database_->hold().close_over();
   if (rc == SQLITE_OK) level_ = std::min(level_, level);
   return rc;
 }
 
 int MainFile::unmap_index(int remove) {
+  const bool deletes = remove != 0 && !database_->follower();
+  if (deletes) keep_wal_ = !wal_ends();  // everything was checkpointed, and the WAL is deleted next
   const int rc = real_->pMethods->xShmUnmap(real_, remove);
-  if (remove != 0) watch().removed();
+  if (deletes && !keep_wal_) {
+    watch().removed();
+    database_->hold().restarted(0, 0);
+  }
   return rc;
 }
 
@@ -210,12 +333,14 @@ int MainFile::control(int op, void* argument) {
 
 int MainFile::close() {
   const int rc = real_->pMethods->xClose(real_);
+  if (level_ == SQLITE_LOCK_EXCLUSIVE && !database_->follower()) database_->hold().close_over();
   auto database = std::move(database_);
   Registry& registry = registry_;
   if (registry.forked()) {
     new std::shared_ptr<OpenDatabase>(std::move(database));  // the parent's: its threads are not here to be joined, its lock is not ours to give up
   } else {
-    registry.detach(database);
+    // Nobody can ask this connection any more, and a one-shot `sqlite3 < script` ends now.
+    if (const auto left = registry.detach(database); !left) say_unsent(left.error().message);
   }
   return rc;
 }
@@ -246,6 +371,7 @@ const sqlite3_io_methods MainFile::kMethods = {
     // Power-safe overwrite is claimed so that the WAL is never padded with copies of the commit frame: the copy is a cache that is checked at open.
     [](sqlite3_file* f) { return main_file(f)->real()->pMethods->xDeviceCharacteristics(main_file(f)->real()) | SQLITE_IOCAP_POWERSAFE_OVERWRITE; },
     [](sqlite3_file* f, int region, int size, int extend, void volatile** out) {
+      if (extend != 0 && region > 0 && ONEPEN_FAILPOINT("capture.index_region")) return SQLITE_IOERR_SHMSIZE;
       return main_file(f)->real()->pMethods->xShmMap(main_file(f)->real(), region, size, extend, out);
     },
     [](sqlite3_file* f, int offset, int n, int flags) { return no_throw([&] { return main_file(f)->shm_lock(offset, n, flags); }); },

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 #include "base/failpoint.h"
+#include "sqlite/page_sum.h"
 #include "wire/commit_frame.h"
 
 namespace onepen::sqlite {
@@ -47,14 +50,14 @@ bool parse_header(ByteView bytes, Header& header) {
 // Reads a file from front to back with few system calls.
 class Forward {
  public:
-  Forward(int fd, const std::string& path) : fd_(fd), path_(path), buffer_(std::size_t{1} << 20) {}
+  explicit Forward(io::DiskFile& file) : file_(file), buffer_(std::size_t{1} << 20) {}
   Result<ByteView> next(std::size_t size) {  // fewer at the end
     if (have_ - at_ < size) {
       std::copy(buffer_.begin() + static_cast<std::ptrdiff_t>(at_), buffer_.begin() + static_cast<std::ptrdiff_t>(have_), buffer_.begin());
       have_ -= at_;
       at_ = 0;
-      auto got = read_at(fd_, from_, std::span(buffer_).subspan(have_), path_);
-      if (!got) return tl::unexpected(got.error());
+      auto got = file_.read_at(from_, std::span(buffer_).subspan(have_));
+      if (!got) return tl::unexpected(of_disk(got.error()));
       from_ += *got;
       have_ += *got;
     }
@@ -64,8 +67,7 @@ class Forward {
   }
 
  private:
-  int fd_;
-  const std::string& path_;
+  io::DiskFile& file_;
   Bytes buffer_;
   std::size_t at_ = 0, have_ = 0;
   std::uint64_t from_ = 0;
@@ -87,19 +89,21 @@ void WalChecksum::add(ByteView bytes, bool big_endian) {
   one = a, two = b;
 }
 
-Result<WalContent> read_wal(const std::string& path) {
+Result<WalContent> read_wal(io::Disk& disk, const std::string& path, bool with_hashes) {
   WalContent content;
-  auto file = open_file(path, OpenMode::read);
+  auto file = open_on(disk, path, io::OpenMode::read);
   if (!file) {
     if (file.error().outcome == Outcome::not_found) return content;
     return tl::unexpected(file.error());
   }
-  Forward in(file->fd(), path);
+  Forward in(**file);
   auto bytes = in.next(kWalHeaderBytes);
   if (!bytes) return tl::unexpected(bytes.error());
   Header header;
   if (!parse_header(*bytes, header)) return content;
   content.page_size = header.page_size;
+  content.salt1 = header.salt_one;
+  content.salt2 = header.salt_two;
   WalChecksum sum = header.sum;
   std::size_t committed = 0;
   const std::size_t frame_bytes = kWalFrameHeaderBytes + header.page_size;
@@ -112,9 +116,11 @@ Result<WalContent> read_wal(const std::string& path) {
     sum.add(bytes->first(8), header.big_endian);
     sum.add(bytes->subspan(kWalFrameHeaderBytes), header.big_endian);
     if (!(sum == WalChecksum{big(head + 16), big(head + 20)})) break;
-    const WalFrame frame{big(head), big(head + 4), at + kWalFrameHeaderBytes};
+    WalFrame frame{big(head), big(head + 4), at + kWalFrameHeaderBytes};
     if (frame.page_number == 0) break;
+    if (with_hashes) frame.hash = page_hash_of(frame.page_number, bytes->subspan(kWalFrameHeaderBytes));
     content.frames.push_back(frame);
+    ++content.whole;
     if (frame.page_count_after != 0) {
       committed = content.frames.size();
       content.page_count = frame.page_count_after;
@@ -124,16 +130,42 @@ Result<WalContent> read_wal(const std::string& path) {
   return content;
 }
 
-Result<WalWriter> WalWriter::create(const std::string& path, std::uint32_t page_size, std::uint64_t salt) {
+Result<std::vector<RawCommit>> raw_commits(io::Disk& disk, const std::string& path, std::uint32_t page_size, std::uint32_t salt1, std::uint32_t salt2,
+                                           std::uint32_t after, std::uint32_t max_gap) {
+  std::vector<RawCommit> commits;
+  auto file = open_on(disk, path, io::OpenMode::read);
+  if (!file) {
+    if (file.error().outcome == Outcome::not_found) return commits;
+    return tl::unexpected(file.error());
+  }
+  std::vector<std::uint32_t> pages;
+  std::uint32_t gap = 0;
+  for (std::uint32_t number = after + 1; gap <= max_gap; ++number) {
+    std::array<std::byte, kWalFrameHeaderBytes> head{};
+    auto got = of_disk((*file)->read_at(kWalHeaderBytes + std::uint64_t{number - 1} * (kWalFrameHeaderBytes + page_size), head));
+    if (!got) return tl::unexpected(got.error());
+    if (*got < head.size()) break;
+    if (big(head.data()) == 0 || big(head.data() + 8) != salt1 || big(head.data() + 12) != salt2) {
+      ++gap;
+      continue;
+    }
+    gap = 0;
+    pages.push_back(big(head.data()));
+    if (const std::uint32_t count = big(head.data() + 4); count != 0) commits.push_back({number, count, std::exchange(pages, {})});
+  }
+  return commits;
+}
+
+Result<WalWriter> WalWriter::create(io::Disk& disk, const std::string& path, std::uint32_t page_size, std::uint64_t salt) {
   ONEPEN_CHECK(wire::valid_page_size(page_size), "a page size");
   WalWriter wal;
   wal.path_ = path;
   wal.page_size_ = page_size;
   wal.salt_ = salt;
-  auto file = open_file(path, OpenMode::create);
+  auto file = open_on(disk, path, io::OpenMode::create);
   if (!file) return tl::unexpected(file.error());
   wal.file_ = std::move(*file);
-  if (auto cut = cut_file(wal.file_.fd(), 0, path); !cut) return tl::unexpected(cut.error());
+  if (auto cut = of_disk(wal.file_->cut(0)); !cut) return tl::unexpected(cut.error());
   std::byte header[kWalHeaderBytes]{};
   put_big(header, kMagicLittle);
   put_big(header + 4, kWalVersion);
@@ -143,7 +175,7 @@ Result<WalWriter> WalWriter::create(const std::string& path, std::uint32_t page_
   wal.sum_.add(ByteView(header, 24), false);
   put_big(header + 24, wal.sum_.one);
   put_big(header + 28, wal.sum_.two);
-  if (auto put = write_at(wal.file_.fd(), 0, header, path); !put) return tl::unexpected(put.error());
+  if (auto put = of_disk(wal.file_->write_at(0, header)); !put) return tl::unexpected(put.error());
   wal.end_ = kWalHeaderBytes;
   return wal;
 }
@@ -161,39 +193,59 @@ Result<std::uint64_t> WalWriter::add(std::uint32_t page_number, std::uint32_t pa
   sum_.add(image, false);
   put_big(head + 16, sum_.one);
   put_big(head + 20, sum_.two);
-  if (ONEPEN_FAILPOINT("copy.wal_frame")) return tl::unexpected(file_error("write", path_, 5));
-  if (auto put = write_at(file_.fd(), end_, buffer_, path_); !put) return tl::unexpected(put.error());
+  if (ONEPEN_FAILPOINT("copy.wal_frame")) return io_failed("write", path_);
+  if (auto put = of_disk(file_->write_at(end_, buffer_)); !put) return tl::unexpected(put.error());
   const std::uint64_t image_at = end_ + kWalFrameHeaderBytes;
   end_ += buffer_.size();
+  ++frames_;
   return image_at;
 }
 
-Result<> WalWriter::seal() { return cut_file(file_.fd(), end_, path_); }
+Result<> WalWriter::seal() { return of_disk(file_->cut(end_)); }
 
 Result<> WalWriter::read_image(std::uint64_t image_at, std::span<std::byte> out) const {
-  auto got = read_at(file_.fd(), image_at, out, path_);
+  auto got = of_disk(file_->read_at(image_at, out));
   if (!got) return tl::unexpected(got.error());
   if (*got != out.size()) return tl::unexpected(Error{Outcome::unavailable, fmt::format("{} is shorter than what was written to it", path_), std::nullopt});
   return {};
 }
 
-Result<std::uint32_t> fold_wal(const WalContent& wal, int wal_fd, const std::string& wal_path, int db_fd, const std::string& db_path) {
-  if (wal.page_count == 0) return 0;
-  std::unordered_map<std::uint32_t, std::uint64_t> newest;
-  for (const WalFrame& frame : wal.frames) newest[frame.page_number] = frame.image_at;
-  std::vector<std::pair<std::uint32_t, std::uint64_t>> pages(newest.begin(), newest.end());
+WalView view_of(const WalContent& wal, std::uint32_t after, std::uint32_t count_before) {
+  WalView view;
+  std::uint32_t begin = after;
+  for (std::uint32_t i = after; i < wal.frames.size(); ++i) {
+    const std::uint32_t count = wal.frames[i].page_count_after;
+    if (count == 0) continue;
+    const std::uint32_t before = view.page_count != 0 ? view.page_count : count_before == kUnknownCount ? count : count_before;
+    if (count < before) std::erase_if(view.frame_of, [&](const auto& page) { return page.first > count; });
+    for (std::uint64_t n = std::uint64_t{before} + 1; n <= count; ++n) {
+      if (n != lock_byte_page(wal.page_size)) view.frame_of[static_cast<std::uint32_t>(n)] = 0;
+    }
+    for (; begin <= i; ++begin) {
+      if (wal.frames[begin].page_number <= count) view.frame_of[wal.frames[begin].page_number] = begin + 1;
+    }
+    view.page_count = count;
+  }
+  return view;
+}
+
+Result<std::uint32_t> fold_wal(const WalContent& wal, const WalView& view, io::DiskFile& wal_file, io::DiskFile& db, const std::string& db_path) {
+  if (view.page_count == 0) return 0;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> pages(view.frame_of.begin(), view.frame_of.end());
   std::sort(pages.begin(), pages.end());
   Bytes image(wal.page_size);
-  for (const auto& [number, image_at] : pages) {
-    if (number > wal.page_count) continue;
-    if (ONEPEN_FAILPOINT("copy.fold_page")) return tl::unexpected(file_error("write", db_path, 5));
-    auto got = read_at(wal_fd, image_at, image, wal_path);
-    if (!got) return tl::unexpected(got.error());
-    if (auto put = write_at(db_fd, (std::uint64_t{number} - 1) * wal.page_size, image, db_path); !put) return tl::unexpected(put.error());
+  for (const auto& [number, frame] : pages) {
+    if (ONEPEN_FAILPOINT("copy.fold_page")) return io_failed("write", db_path);
+    if (frame == 0) {
+      std::fill(image.begin(), image.end(), std::byte{0});
+    } else if (auto got = of_disk(wal_file.read_at(wal.frames[frame - 1].image_at, image)); !got) {
+      return tl::unexpected(got.error());
+    }
+    if (auto put = of_disk(db.write_at((std::uint64_t{number} - 1) * wal.page_size, image)); !put) return tl::unexpected(put.error());
   }
-  if (ONEPEN_FAILPOINT("copy.fold_cut")) return tl::unexpected(file_error("resize", db_path, 5));
-  if (auto cut = cut_file(db_fd, std::uint64_t{wal.page_count} * wal.page_size, db_path); !cut) return tl::unexpected(cut.error());
-  return wal.page_count;
+  if (ONEPEN_FAILPOINT("copy.fold_cut")) return io_failed("resize", db_path);
+  if (auto cut = of_disk(db.cut(std::uint64_t{view.page_count} * wal.page_size)); !cut) return tl::unexpected(cut.error());
+  return view.page_count;
 }
 
 }  // namespace onepen::sqlite

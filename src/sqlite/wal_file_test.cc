@@ -13,6 +13,8 @@ using testing::spill;
 using testing::TempFolder;
 using testing::told;
 
+const std::unique_ptr<io::Disk> disk = io::make_posix_disk();
+
 class WalFile : public ::testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(PageSizes, WalFile, ::testing::Values(512u, 4096u, 65536u));
 
@@ -30,13 +32,13 @@ TEST_P(WalFile, FoldsSqlitesWalAsSqliteDoes) {
   run_sql(db->get(), "BEGIN; DELETE FROM t WHERE rowid % 2; COMMIT; VACUUM");
   std::filesystem::copy_file(path, folder / "b");
   std::filesystem::copy_file(path + "-wal", folder / "b-wal");
-  auto wal = read_wal(folder / "b-wal");
+  auto wal = read_wal(*disk, folder / "b-wal");
   ASSERT_TRUE(wal) << told(wal);
   EXPECT_EQ(wal->page_size, GetParam());
   EXPECT_GT(wal->frames.size(), 30u);
-  auto wal_fd = open_file(folder / "b-wal", OpenMode::read);
-  auto db_fd = open_file(folder / "b", OpenMode::write);
-  ASSERT_TRUE(fold_wal(*wal, wal_fd->fd(), folder / "b-wal", db_fd->fd(), folder / "b"));
+  auto wal_file = open_on(*disk, folder / "b-wal", io::OpenMode::read);
+  auto db_file = open_on(*disk, folder / "b", io::OpenMode::write);
+  ASSERT_TRUE(fold_wal(*wal, view_of(*wal), **wal_file, **db_file, folder / "b"));
   run_sql(db->get(), "PRAGMA wal_checkpoint(TRUNCATE)");
   EXPECT_EQ(slurp(folder / "b"), slurp(path));
 }
@@ -45,10 +47,10 @@ TEST_P(WalFile, SqliteReadsOurs) {
   const TempFolder folder;
   testing::PlainSource source(folder.path(), GetParam());
   source.exec("CREATE TABLE t(x); INSERT INTO t VALUES (zeroblob(3000)), ('hello')");
-  auto theirs = read_wal(folder / "source-wal");
+  auto theirs = read_wal(*disk, folder / "source-wal");
   ASSERT_TRUE(theirs);
   auto fd = open_file(folder / "source-wal", OpenMode::read);
-  auto ours = WalWriter::create(folder / "copy-wal", GetParam(), 0x1122334455667788);
+  auto ours = WalWriter::create(*disk, folder / "copy-wal", GetParam(), 0x1122334455667788);
   ASSERT_TRUE(ours) << told(ours);
   Bytes image(GetParam());
   for (const WalFrame& frame : theirs->frames) {
@@ -75,7 +77,7 @@ TEST(WalFile, DamageLeavesAPrefixOfTheCommits) {
   source.exec("CREATE TABLE t(x)");
   for (int i = 0; i < 4; ++i) source.exec("INSERT INTO t VALUES (zeroblob(400))");
   const std::string whole = slurp(folder / "source-wal");
-  auto all = read_wal(folder / "source-wal");
+  auto all = read_wal(*disk, folder / "source-wal");
   ASSERT_TRUE(all);
   const auto is_prefix = [&](const WalContent& found) {
     if (found.frames.size() > all->frames.size()) return false;
@@ -87,7 +89,7 @@ TEST(WalFile, DamageLeavesAPrefixOfTheCommits) {
   std::size_t shorter = 0;
   for (std::size_t size = 0; size < whole.size(); size += 7) {
     spill(folder / "w", whole.substr(0, size));
-    auto found = read_wal(folder / "w");
+    auto found = read_wal(*disk, folder / "w");
     ASSERT_TRUE(found);
     ASSERT_TRUE(is_prefix(*found)) << size;
     EXPECT_LT(found->frames.size(), all->frames.size());
@@ -96,13 +98,13 @@ TEST(WalFile, DamageLeavesAPrefixOfTheCommits) {
     std::string bad = whole;
     bad[at] = static_cast<char>(bad[at] ^ 0x10);
     spill(folder / "w", bad);
-    auto found = read_wal(folder / "w");
+    auto found = read_wal(*disk, folder / "w");
     ASSERT_TRUE(found);
     ASSERT_TRUE(is_prefix(*found)) << at;
     if (found->frames.size() < all->frames.size()) ++shorter;
   }
   EXPECT_GT(shorter, whole.size() / 11 - 3);  // every byte but the header's checkpoint number counts, and that is in the header's checksum
-  EXPECT_TRUE(read_wal(folder / "absent"));
+  EXPECT_TRUE(read_wal(*disk, folder / "absent"));
 }
 
 }  // namespace

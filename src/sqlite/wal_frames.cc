@@ -33,13 +33,23 @@ WalWrite classify_wal_write(std::uint32_t page_size, std::int64_t offset, int si
   return {};
 }
 
+void WalFrames::found(Salts salts, const std::unordered_map<std::uint32_t, WalSlot>& newest, WalSlot committed) {
+  salts_ = salts;
+  committed_map_ = newest;
+  committed_ = committed;
+  running_.clear();
+  for (const auto& [page, slot] : newest) highest_ = std::max(highest_, page);
+}
+
 void WalFrames::begin(WalSlot committed) {
   if (committed == 0) committed_map_.clear();
   committed_ = committed;
   running_.clear();
 }
 
-void WalFrames::restart() {
+void WalFrames::restart(Salts salts) {
+  salts_ = salts;
+  highest_ = 0;
   committed_map_.clear();
   committed_ = 0;
   running_.clear();
@@ -67,8 +77,27 @@ std::optional<std::vector<ChangedPage>> WalFrames::changes(WalSlot commit_slot, 
   return pages;
 }
 
-void WalFrames::land(WalSlot commit_slot) {
-  for (WalSlot slot = committed_ + 1; slot <= commit_slot; ++slot) committed_map_[running_[slot - committed_ - 1]] = slot;
+std::optional<std::size_t> WalFrames::running_pages(WalSlot commit_slot, std::uint32_t page_count_after) const {
+  if (commit_slot <= committed_ || commit_slot - committed_ > running_.size()) return std::nullopt;
+  std::size_t pages = 0;
+  for (WalSlot slot = committed_ + 1; slot <= commit_slot; ++slot) {
+    const std::uint32_t number = running_[slot - committed_ - 1];
+    if (number == 0) return std::nullopt;
+    if (number <= page_count_after) ++pages;
+  }
+  return pages;
+}
+
+void WalFrames::land(WalSlot commit_slot, std::uint32_t page_count_after) {
+  for (WalSlot slot = committed_ + 1; slot <= commit_slot; ++slot) {
+    const std::uint32_t number = running_[slot - committed_ - 1];
+    committed_map_[number] = slot;
+    highest_ = std::max(highest_, number);
+  }
+  if (highest_ > page_count_after) {  // cut: what comes back is no continuation of it
+    std::erase_if(committed_map_, [&](const auto& entry) { return entry.first > page_count_after; });
+    highest_ = page_count_after;
+  }
   committed_ = commit_slot;
   running_.clear();
 }

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace onepen::sqlite {
@@ -39,21 +40,29 @@ struct ChangedPage {
 
 class WalFrames {
  public:
+  using Salts = std::pair<std::uint32_t, std::uint32_t>;
+  // A WAL that was there when the database was opened: the page of each slot, from 1, up to the last one that commits.
+  void found(Salts salts, const std::unordered_map<std::uint32_t, WalSlot>& newest, WalSlot committed);
   // The write lock was taken; `committed`: the slots that count (mxFrame of the wal-index).
   void begin(WalSlot committed);
-  // The WAL header was written: no slot counts any more.
-  void restart();
+  // A WAL header with these salts was written: no slot counts any more.
+  void restart(Salts salts);
+  Salts salts() const { return salts_; }
   void frame(WalSlot slot, std::uint32_t page_number);
   // The pages of the transaction that `commit_slot` commits, rising; pages past the new end of the database are left out. Nothing when a slot between
   // was never seen (then we do not know what is being committed).
   std::optional<std::vector<ChangedPage>> changes(WalSlot commit_slot, std::uint32_t page_count_after) const;
-  void land(WalSlot commit_slot);
+  // How many frames of pages up to page_count_after that transaction has; nothing as above.
+  std::optional<std::size_t> running_pages(WalSlot commit_slot, std::uint32_t page_count_after) const;
+  void land(WalSlot commit_slot, std::uint32_t page_count_after);
   // Where the newest committed image of a page is, if the WAL has one.
   std::optional<WalSlot> committed_slot(std::uint32_t page_number) const;
   WalSlot committed() const { return committed_; }
 
  private:
+  Salts salts_{};
   WalSlot committed_ = 0;
+  std::uint32_t highest_ = 0;                                 // no page above it is in committed_map_
   std::vector<std::uint32_t> running_;                        // page in slot committed_ + 1 + i; 0: not seen
   std::unordered_map<std::uint32_t, WalSlot> committed_map_;  // newest committed slot of each page
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -95,6 +96,7 @@ class World {
     const std::lock_guard lock(mutex_);
     shared_ = MemoryHome::make_shared_state();
     hook_ = {};
+    reachable_ = true;
     std::string pattern = (std::filesystem::temp_directory_path() / "onepen-sqlite-XXXXXX").string();
     folder_ = ::mkdtemp(pattern.data());
   }
@@ -108,6 +110,8 @@ class World {
     const std::lock_guard lock(mutex_);
     hook_ = std::move(hook);
   }
+  // False: nobody answers, neither at open nor later.
+  void set_reachable(bool reachable) { reachable_ = reachable; }
   std::unique_ptr<MemoryHome> handle() { return std::make_unique<MemoryHome>(*runtime_, shared_); }
 
   std::string uri(const std::string& name, const std::string& process, const std::string& more = "") const {
@@ -128,8 +132,10 @@ class World {
     environment_.disk = disk_.get();
     environment_.log = sqlite::host_log();
     environment_.open_home = [this](const std::string&) -> Result<std::unique_ptr<core::Home>> {
+      if (!reachable_) return tl::unexpected(Error{Outcome::unavailable, "the home is out of reach", {}});
       auto home = handle();
       home->set_hook([this](const CallInfo& call) {
+        if (!reachable_) return Trouble::unavailable;
         Hook hook;
         {
           const std::lock_guard lock(mutex_);
@@ -150,6 +156,7 @@ class World {
   std::mutex mutex_;
   std::shared_ptr<MemoryHome::Shared> shared_;
   Hook hook_;
+  std::atomic<bool> reachable_{true};
   std::string folder_;
 };
 

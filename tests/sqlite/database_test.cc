@@ -9,10 +9,14 @@
 #include <thread>
 #include <vector>
 
+#include "tests/sqlite/database_support.h"
 #include "tests/support/temp_folder.h"
 
 namespace onepen {
 namespace {
+
+using testing::one;
+using testing::run;
 
 class DatabaseTest : public ::testing::Test {
  protected:
@@ -27,15 +31,6 @@ class DatabaseTest : public ::testing::Test {
     options.owner_name = machine;
     options.takeover = takeover;
     return options;
-  }
-  static int run(const Connection& connection, const std::string& sql) { return sqlite3_exec(connection.get(), sql.c_str(), nullptr, nullptr, nullptr); }
-  static std::string one(const Connection& connection, const std::string& sql) {
-    std::string out = "(none)";
-    sqlite3_stmt* statement = nullptr;
-    if (sqlite3_prepare_v2(connection.get(), sql.c_str(), -1, &statement, nullptr) != SQLITE_OK) return sqlite3_errmsg(connection.get());
-    if (sqlite3_step(statement) == SQLITE_ROW) out = reinterpret_cast<const char*>(sqlite3_column_text(statement, 0));
-    sqlite3_finalize(statement);
-    return out;
   }
   testing::TempFolder folder;
 };

@@ -88,9 +88,9 @@ TEST_F(FenceTest, ARefusalThatIsNoFenceLeavesTheConnectionUsable) {
 }
 
 TEST_F(FenceTest, ALostAnswerIsFoundOutAndTheCommitIsThereOnce) {
+  std::atomic<int> lost{0};  // outlives the database: its close asks the home once more
   const Sql db(uri());
   db.ok("CREATE TABLE t(x)");
-  std::atomic<int> lost{0};
   world().set_hook([&](const CallInfo& call) { return call.call == Call::append && lost++ == 0 ? Trouble::lost_answer : Trouble::none; });
   db.ok("INSERT INTO t VALUES (1)");
   EXPECT_GE(lost.load(), 1);

@@ -114,19 +114,24 @@ class RandomRun {
 
 using RandomTest = CaptureTest;
 
-TEST_F(RandomTest, RebuiltElsewhereItIsTheSame) {
+class RandomModes : public RandomTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(RandomModes, RebuiltElsewhereItIsTheSame) {
   const int rounds = static_cast<int>(std::size(kPageSizes));
   for (int round = 0; round < rounds; ++round) {
     SCOPED_TRACE("seed " + std::to_string(seed) + ", page size " + std::to_string(kPageSizes[round]));
     const std::string name = "random-" + std::to_string(round);
-    RandomRun run(seed * 1000 + static_cast<std::uint64_t>(round), world().uri(name, "a", "&page_size=" + std::to_string(kPageSizes[round])));
+    RandomRun run(seed * 1000 + static_cast<std::uint64_t>(round),
+                  world().uri(name, "a", "&durability=" + std::string(GetParam()) + "&page_size=" + std::to_string(kPageSizes[round])));
     for (int i = 0; i < transactions / rounds && !HasFailure(); ++i) run.transaction();
     run.finish();
     EXPECT_EQ(run.connection().ok("PRAGMA integrity_check"), "ok");
+    run.connection().ok("SELECT onepen_synced()");
     expect_rebuilds(run.connection(), name);
     if (HasFailure()) return;
   }
 }
+INSTANTIATE_TEST_SUITE_P(Durabilities, RandomModes, ::testing::Values("replicated", "local"), [](const auto& mode) { return std::string(mode.param); });
 
 }  // namespace
 }  // namespace onepen::testing
