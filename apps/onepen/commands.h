@@ -35,6 +35,7 @@ struct SqlOptions {
   bool write = false;
   std::string takeover = "always";  // always | if-dead | never; with write
   std::string owner;                // a name for people; with write
+  std::string commit_timeout;       // "30s": how long a COMMIT waits for the home; with write. Empty: the default
 };
 struct StatusOptions {
   std::string name;  // empty: every database of the home
@@ -55,6 +56,28 @@ struct ListOptions {
   std::string prefix;
 };
 
+struct SnapshotOptions {
+  std::string name, owner;
+  bool write = false;  // also when somebody owns it
+};
+struct RestoreOptions {
+  std::string name, at;
+  bool yes = false;
+};
+struct AdoptOptions {
+  std::string name;
+  bool yes = false;
+};
+struct DeleteOptions {
+  std::string name;
+  bool yes = false;
+};
+struct SalvageOptions {
+  std::string name;   // list: only of this database; show: a database or an entry
+  std::string entry, file;
+  bool yes = false;  // remove
+};
+
 int run_sql(const Common&, const SqlOptions&);
 int run_status(const Common&, const StatusOptions&);
 int run_history(const Common&, const HistoryOptions&);
@@ -62,6 +85,14 @@ int run_verify(const Common&, const VerifyOptions&);
 int run_import(const Common&, const ImportOptions&);
 int run_export(const Common&, const ExportOptions&);
 int run_list(const Common&, const ListOptions&);
+int run_snapshot(const Common&, const SnapshotOptions&);
+int run_restore(const Common&, const RestoreOptions&);
+int run_adopt(const Common&, const AdoptOptions&);
+int run_delete(const Common&, const DeleteOptions&);
+int run_salvage_list(const Common&, const SalvageOptions&);
+int run_salvage_show(const Common&, const SalvageOptions&);
+int run_salvage_export(const Common&, const SalvageOptions&);
+int run_salvage_remove(const Common&, const SalvageOptions&);
 int run_version(const Common&);
 
 }  // namespace onepen::app

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -11,12 +12,15 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "apps/onepen/commands.h"
+#include "apps/onepen/output.h"
 #include "io/child_process.h"
 
 namespace onepen::app {
@@ -260,19 +264,39 @@ class Demo {
   unsigned long long rows_ = 0, sum_ = 0, last_epoch_ = 0;
 };
 
+// What is asked for must be there before four processes start. The exit code; says what is missing.
+int prepare(DemoOptions& options) {
+  const Common people;
+  std::error_code error;
+  if (options.data_file.empty()) options.data_file = "/usr/share/unicode/UnicodeData.txt";
+  options.data_file = std::filesystem::absolute(options.data_file).string();
+  if (std::ifstream in(options.data_file); !std::filesystem::is_regular_file(options.data_file, error) || !in.good()) {
+    return report(
+        people, kNotFound, "not-found",
+        fmt::format("{} is no file that can be read. The demo loads UnicodeData.txt, of Debian's package unicode-data; --data names another place of it.",
+                    options.data_file));
+  }
+  if (options.folder.empty()) {
+    std::string pattern = (std::filesystem::temp_directory_path(error) / "onepen-demo-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr)
+      return report(people, kUnavailable, "unavailable", fmt::format("No folder like {} can be made: {}.", pattern, std::generic_category().message(errno)));
+    options.folder = pattern;
+    return kOk;
+  }
+  options.folder = std::filesystem::absolute(options.folder).string();
+  std::filesystem::create_directories(options.folder, error);
+  if (!error && !std::filesystem::is_directory(options.folder, error)) error = std::make_error_code(std::errc::not_a_directory);
+  if (!error && ::access(options.folder.c_str(), W_OK | X_OK) != 0) error = std::error_code(errno, std::generic_category());
+  if (!error) return kOk;
+  return report(people, kUnavailable, "unavailable",
+                fmt::format("The demo cannot work in the folder {}: {}. --folder names another one.", options.folder, error.message()));
+}
+
 }  // namespace
 
 int run_demo(const DemoOptions& given) {
   DemoOptions options = given;
-  if (options.data_file.empty()) options.data_file = "/usr/share/unicode/UnicodeData.txt";
-  if (options.folder.empty()) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "onepen-demo-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) {
-      line("cannot make a folder like " + pattern);
-      return 5;
-    }
-    options.folder = pattern;
-  }
+  if (const int code = prepare(options); code != kOk) return code;
   const auto start = std::chrono::steady_clock::now();
   try {
     Demo(options, options.folder).run();

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "apps/onepen/local_places.h"
 #include "apps/onepen/output.h"
 #include "apps/onepen/rooms.h"
 #include "sqlite/copy_file.h"
@@ -38,16 +39,21 @@ Result<sqlite::ImportReport> import_file(const Common& common, const Rooms& room
   if (!place) return tl::unexpected(place.error());
   auto stream = rooms.home->stream(place->name);
   const auto stat = stream->stat();
-  if (!stat && stat.error().outcome != Outcome::not_found) return tl::unexpected(from_refusal(stat.error()));
+  if (!stat) {
+    if (Error error = refused_here(common, rooms, options.name, stat.error()); error.outcome != Outcome::not_found) return tl::unexpected(std::move(error));
+  }
   if (stat) {
     // A name that was claimed and holds nothing may be an import that failed half-way; it is taken over. One with commits is somebody's database.
-    bool holds_commits = false;
-    const auto read = each_record(*stream, [&](const core::Record& record) { holds_commits = holds_commits || record.kind == core::RecordKind::data; });
+    const auto oldest = oldest_of(*stream);
+    if (!oldest) return tl::unexpected(oldest.error());
+    bool holds_commits = !oldest->text.empty();  // only commits are ever trimmed, or made a snapshot of
+    const auto read =
+        each_record(*stream, *oldest, [&](const core::Record& record) { holds_commits = holds_commits || record.kind == core::RecordKind::data; });
     if (!read) return tl::unexpected(read.error());
     if (holds_commits) return tl::unexpected(exists(options.name, rooms, {}));
   }
   if (auto looks = looks_like_database(options.file); !looks) return tl::unexpected(looks.error());
-  auto copy = sqlite::Copy::acquire(*rooms.runtime, *rooms.disk, *place, sqlite::host_log());
+  auto copy = sqlite::Copy::acquire(*rooms.runtime, *rooms.disk, *place, sqlite::spoken_log());
   if (!copy) return tl::unexpected(copy.error());
   ProgressBar bar;
   const auto progress = [&](const owner::Progress& now) { bar.show(now.step, now.done_bytes, now.total_bytes); };

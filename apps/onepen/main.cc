@@ -1,18 +1,22 @@
 // `onepen`: parses the command line and starts one subcommand. Wiring only.
+#include <fcntl.h>
 #include <limits.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <vector>
 
 #include "apps/onepen/commands.h"
 #include "apps/onepen/demo.h"
 #include "apps/onepen/output.h"
+#include "sqlite/open_database_settings.h"
 
 namespace onepen::app {
 namespace {
@@ -30,11 +34,6 @@ constexpr const char* kAfterHelp =
     "  onepen history app                            who held the pen, and when\n\n"
     "Exit codes: 0 ok, 2 usage, 3 fenced or refused, 4 unknown (may or may not have been applied), 5 unavailable,\n"
     "6 not found, 7 damaged, 70 a bug of Onepen.";
-
-std::string default_cache_root() {
-  const char* home = std::getenv("HOME");
-  return home == nullptr || *home == '\0' ? "" : std::string(home) + "/.cache/onepen";
-}
 
 std::string own_path() {
   std::array<char, PATH_MAX> path{};
@@ -56,9 +55,10 @@ class CommandLine {
     app_.footer(kAfterHelp);
     app_.require_subcommand(1);
     app_.set_help_flag("-h,--help", "This text");
-    common_.cache_root = default_cache_root();
     add_reading();
     add_moving();
+    add_keeping();
+    add_mending();
     add_demo();
     auto* version = add("version", "Which build this is", [this] { return run_version(common_); }, "onepen version --json");
     version->add_flag("--json", common_.json, "Answer as JSON");
@@ -69,14 +69,39 @@ class CommandLine {
       app_.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
       if (error.get_exit_code() == 0) return app_.exit(error);  // help is no error
-      note("onepen: " + std::string(error.what()) + ". See onepen --help, or --help after a command.");
-      return kUsage;
+      common_.json = std::find(argv + 1, argv + argc, std::string_view("--json")) != argv + argc;  // what was parsed before the error may not have come to it
+      return report(common_, kUsage, word(Outcome::invalid), what_is_wrong(error) + ". See onepen --help, or --help after a command.");
     }
-    if (!common_.cache_root.empty()) common_.cache_root = std::filesystem::absolute(common_.cache_root).string();
+    // What is given on the command line wins, whatever it is and whichever command it was given to; the environment is asked only then. (CLI11's envname()
+    // fills a variable that several commands share once more for each command that was not given.)
+    if (!given(home_options_)) {
+      const char* url = std::getenv("ONEPEN_HOME_URL");
+      common_.home = url == nullptr ? "" : url;
+    }
+    // A path on the command line is one of the working folder. ONEPEN_CACHE is read by programs in many working folders: it stays as it is, and a relative
+    // one is refused (copy_place), as the extension does.
+    common_.cache_root = given(cache_options_) ? std::filesystem::absolute(common_.cache_root).string() : sqlite::default_cache_root();
     return action_();
   }
 
  private:
+  static bool given(const std::vector<CLI::Option*>& options) {
+    return std::any_of(options.begin(), options.end(), [](const CLI::Option* option) { return option->count() > 0; });
+  }
+
+  // CLI11 says only that a command is missing where it met a word that is none.
+  std::string what_is_wrong(const CLI::ParseError& error) const {
+    const auto left = app_.remaining(true);
+    if (left.empty() || dynamic_cast<const CLI::RequiredError*>(&error) == nullptr) return error.what();
+    const std::string& word = left.front();
+    return (word.starts_with('-') ? "There is no option '" : "There is no command '") + word + "'";
+  }
+
+  // An empty argument is a variable that was not set in a script, and never means "all" or "here".
+  static CLI::Validator not_empty(const std::string& what) {
+    return CLI::Validator([what](const std::string& text) { return text.empty() ? what + " is empty" : std::string(); }, "");
+  }
+
   CLI::App* add(const std::string& name, const std::string& about, std::function<int()> action, const std::string& examples) {
     CLI::App* sub = app_.add_subcommand(name, about);
     sub->footer("Examples:\n  " + examples);
@@ -84,13 +109,19 @@ class CommandLine {
     return sub;
   }
 
-  CLI::App* add_common(CLI::App* sub) {
-    sub->add_option("--home", common_.home, "Where the databases live: file:///dir (default: ONEPEN_HOME_URL)")->envname("ONEPEN_HOME_URL")->type_name("URL");
-    sub->add_option("--cache-root", common_.cache_root, "Folder of the local copies (default: ONEPEN_CACHE, or ~/.cache/onepen)")
-        ->envname("ONEPEN_CACHE")
-        ->type_name("DIR");
+  CLI::App* add_places(CLI::App* sub) {  // of what needs no home
+    cache_options_.push_back(sub->add_option("--cache-root", common_.cache_root, "Folder of the local copies (default: ONEPEN_CACHE, or ~/.cache/onepen)")
+                                 ->check(not_empty("The path"))
+                                 ->type_name("DIR"));
     sub->add_flag("--json", common_.json, "Answer as one JSON document");
     return sub;
+  }
+
+  CLI::App* add_common(CLI::App* sub) {
+    home_options_.push_back(sub->add_option("--home", common_.home, "Where the databases live: file:///dir (default: ONEPEN_HOME_URL)")
+                                ->check(not_empty("The URL"))
+                                ->type_name("URL"));
+    return add_places(sub);
   }
 
   void add_reading() {
@@ -105,11 +136,15 @@ class CommandLine {
         ->check(CLI::IsMember({"always", "if-dead", "never"}))
         ->type_name("WHEN");
     sql->add_option("--owner", sql_.owner, "With --write: a name for people, shown by history")->type_name("TEXT");
+    sql->add_option(
+           "--commit-timeout", sql_.commit_timeout,
+           "With --write: how long a COMMIT waits for the home; then it is taken back, or, when the home was silent, may or may not be there (default: 30s)")
+        ->type_name("TIME");
 
     auto* status = add_common(add(
         "status", "Who owns a database, since when, and how far its log is", [this] { return run_status(common_, status_); },
         "onepen status app\n  onepen status              every database of the home\n  onepen status app --json"));
-    status->add_option("name", status_.name, "The database; without it, all of them")->type_name("NAME");
+    status->add_option("name", status_.name, "The database; without it, all of them")->check(not_empty("The name"))->type_name("NAME");
 
     auto* history = add_common(add(
         "history", "Who held the pen, when, and what each one's last write was", [this] { return run_history(common_, history_); },
@@ -138,7 +173,74 @@ class CommandLine {
         "export", "Write a database to a plain SQLite file", [this] { return run_export(common_, export_); },
         "onepen export app app.db    what the log holds now; the writer goes on"));
     out->add_option("name", export_.name, "The database")->required()->type_name("NAME");
-    out->add_option("file", export_.file, "The new file; refused when it exists")->required()->type_name("FILE");
+    out->add_option("file", export_.file, "The new file; refused when it exists")->required()->check(not_empty("The name of the file"))->type_name("FILE");
+  }
+
+  void add_mending() {
+    auto* restore = add_common(add(
+        "restore", "Go back to what a database was at an offset or a time", [this] { return run_restore(common_, restore_); },
+        "onepen restore app --at -2h                     says what would be lost, and changes nothing\n"
+        "  onepen restore app --at -2h --yes               does it\n"
+        "  onepen restore app --at \"2026-11-29 17:05\"      local time; with Z or +01:00 behind it another one\n"
+        "  onepen restore app --at 000001.0000000000000007.00001.3c1f20aa   an offset, as history shows it"));
+    restore->add_option("name", restore_.name, "The database")->required()->type_name("NAME");
+    restore->add_option("--at", restore_.at, "The point to go back to: an offset, a time, or how long ago (-2h, -90s, -1d12h)")->required()->type_name("POINT");
+    restore->add_flag("--yes", restore_.yes, "Do it although commits are lost; without it they are told, and nothing is changed");
+
+    auto* adopt = add_common(add(
+        "adopt", "Accept a log as it is, after a raw copy of a home was put back", [this] { return run_adopt(common_, adopt_); },
+        "onepen adopt app             shows the evidence against the log, and what it holds\n  onepen adopt app --yes       accepts it: a new incarnation"));
+    adopt->add_option("name", adopt_.name, "The database")->required()->type_name("NAME");
+    adopt->add_flag("--yes", adopt_.yes, "Do it; without it the evidence is shown, and nothing is changed");
+
+    auto* remove = add_common(add(
+        "delete", "Delete a database", [this] { return run_delete(common_, delete_); },
+        "onepen delete app            says what it would mean, and changes nothing\n  onepen delete app --yes"));
+    remove->add_option("name", delete_.name, "The database")->required()->type_name("NAME");
+    remove->add_flag("--yes", delete_.yes, "Do it; without it nothing is changed");
+  }
+
+  void add_keeping() {
+    auto* snapshot = add_common(add(
+        "snapshot", "Make a snapshot now", [this] { return run_snapshot(common_, snapshot_); },
+        "onepen snapshot app            when nobody owns it; an owner makes snapshots by itself as its log grows\n"
+        "  onepen snapshot app --write    takes the pen: the live owner is named first, and fenced"));
+    snapshot->add_option("name", snapshot_.name, "The database")->required()->type_name("NAME");
+    snapshot->add_flag("--write", snapshot_.write, "Also when somebody owns it. Whoever is the writer now is refused from its next write on");
+    snapshot->add_option("--owner", snapshot_.owner, "A name for people, shown by history")->type_name("TEXT");
+
+    auto* salvage = app_.add_subcommand("salvage", "Copies that were moved aside on this machine, and what they hold that the log does not");
+    salvage->footer(
+        "Examples:\n  onepen salvage list app\n  onepen salvage list --json\n"
+        "  onepen salvage show app/20261129T170511Z-fenced     why, and which commits were never sent\n"
+        "  onepen salvage export app/20261129T170511Z-fenced lost.db\n"
+        "  onepen salvage remove app/20261129T170511Z-fenced   says what would be lost, and changes nothing");
+    salvage->require_subcommand(1);
+    auto* list = salvage->add_subcommand("list", "What was moved aside, oldest first")->callback([this] {
+      action_ = [this] { return run_salvage_list(common_, salvage_); };
+    });
+    list->add_option("name", salvage_.name, "Only of this database")->check(not_empty("The name"))->type_name("NAME");
+    list->footer("Examples:\n  onepen salvage list\n  onepen salvage list app --json");
+    auto* show = salvage->add_subcommand("show", "Why, and which commits were never sent")->callback([this] {
+      action_ = [this] { return run_salvage_show(common_, salvage_); };
+    });
+    show->add_option("entry", salvage_.entry, "An entry, or a database: all entries of it")->required()->type_name("ENTRY|NAME");
+    show->footer("Examples:\n  onepen salvage show app\n  onepen salvage show app/20261129T170511Z-fenced");
+    auto* out = salvage->add_subcommand("export", "Its database as a plain SQLite file, with what was never sent")->callback([this] {
+      action_ = [this] { return run_salvage_export(common_, salvage_); };
+    });
+    out->add_option("entry", salvage_.entry, "An entry")->required()->type_name("ENTRY");
+    out->add_option("file", salvage_.file, "The new file; refused when it exists")->required()->check(not_empty("The name of the file"))->type_name("FILE");
+    out->footer("Examples:\n  onepen salvage export app/20261129T170511Z-fenced lost.db");
+    auto* remove = salvage->add_subcommand("remove", "Delete one, with what was never sent")->callback([this] {
+      action_ = [this] { return run_salvage_remove(common_, salvage_); };
+    });
+    remove->add_option("entry", salvage_.entry, "An entry")->required()->type_name("ENTRY");
+    remove->add_flag("--yes", salvage_.yes, "Do it; without it nothing is changed");
+    remove->footer(
+        "Examples:\n  onepen salvage remove app/20261129T170511Z-fenced            says what it would mean, and changes nothing\n"
+        "  onepen salvage remove app/20261129T170511Z-fenced --yes");
+    for (auto* each : {list, show, out, remove}) add_places(each);
   }
 
   void add_demo() {
@@ -162,6 +264,7 @@ class CommandLine {
 
   CLI::App app_;
   Common common_{};
+  std::vector<CLI::Option*> home_options_{}, cache_options_{};  // of every command that takes one
   SqlOptions sql_{};
   StatusOptions status_{};
   HistoryOptions history_{};
@@ -169,17 +272,31 @@ class CommandLine {
   ImportOptions import_{};
   ExportOptions export_{};
   ListOptions list_{};
+  SnapshotOptions snapshot_{};
+  SalvageOptions salvage_{};
+  RestoreOptions restore_{};
+  AdoptOptions adopt_{};
+  DeleteOptions delete_{};
   DemoOptions demo_{};
   DemoWorkerOptions worker_{};
   std::function<int()> action_{};
 };
 
+// A process that was started without standard streams (`>&-`) would get their numbers for the first files it opens, and print into a database. The wrong
+// direction each, so that using one fails as it would have.
+void hold_standard_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));  // gets the lowest free number: fd
+  }
+}
+
 }  // namespace
 }  // namespace onepen::app
 
 int main(int argc, char** argv) {
+  onepen::app::hold_standard_streams();
   try {
-    return onepen::app::CommandLine().run(argc, argv);
+    return onepen::app::finish_output(onepen::app::CommandLine().run(argc, argv));
   } catch (const std::exception& error) {  // ours never throw; a library's that came this far is a fault of ours
     std::cerr << "onepen: a bug: " << error.what() << "\n";
     return onepen::app::kBug;

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <iostream>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 namespace onepen::app {
 namespace {
@@ -49,11 +52,19 @@ nlohmann::json json_of(const Owner& owner) {
           {"pid", owner.pid}};
 }
 
-int say_error(const Common& common, ExitCode code, std::string_view word, std::string_view message, const std::optional<Owner>& current) {
+int lost_errno = 0;  // why the first of what was printed was lost; 0: nothing was
+
+void output_lost() {
+  if (lost_errno == 0) lost_errno = errno != 0 ? errno : EIO;
+}
+
+int say_error(const Common& common, ExitCode code, std::string_view word, std::string_view message, const std::optional<Owner>& current,
+              nlohmann::json document = nlohmann::json::object()) {
   if (common.json) {
     nlohmann::json error{{"outcome", word}, {"message", message}, {"exit_code", static_cast<int>(code)}};
     if (current) error["current"] = json_of(*current);
-    print(nlohmann::json{{"error", error}}.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    document["error"] = std::move(error);
+    print_json(document);
   } else {
     note("onepen: " + std::string(message));
   }
@@ -130,6 +141,12 @@ int report(const Common& common, ExitCode code, std::string_view word, std::stri
   return say_error(common, code, word, message, std::nullopt);
 }
 
+int report_with(const Common& common, const Error& error, ErrorOf of, std::string_view key, const std::string& json) {
+  auto document = nlohmann::json::object();
+  if (common.json) document[std::string(key)] = nlohmann::json::parse(json, nullptr, false);
+  return say_error(common, exit_code(error.outcome, of), word(error.outcome), error.message, error.current, std::move(document));
+}
+
 std::string local_time(std::int64_t wall_ms) {
   if (wall_ms == 0) return {};
   const time_t seconds = wall_ms / 1000;
@@ -160,10 +177,21 @@ std::string byte_count(std::uint64_t bytes) {
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits.at(unit));
 }
 
-void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) output_lost();
+}
+
+int finish_output(int code) {
+  std::cout.flush();  // CLI11's help
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) output_lost();
+  if (lost_errno == 0) return code;
+  note(fmt::format("onepen: What was printed is not complete: standard output could not be written ({}). What the command did stands.",
+                   std::generic_category().message(lost_errno)));
+  return code == kOk ? kUnavailable : code;
+}
 
 void note(std::string_view line) {
-  std::fflush(stdout);  // in the order in which it was said
+  if (std::fflush(stdout) != 0) output_lost();  // in the order in which it was said
   std::fwrite(line.data(), 1, line.size(), stderr);
   std::fputc('\n', stderr);
 }

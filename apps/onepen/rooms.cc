@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include "apps/onepen/local_places.h"
 #include "apps/onepen/output.h"
 #include "home/object/open_home.h"
 #include "io/posix_disk.h"
@@ -22,11 +23,19 @@ Result<Rooms> open_rooms(const Common& common) {
   return rooms;
 }
 
+Result<> cache_root_given(const Common& common) {
+  if (common.cache_root.empty())
+    return tl::unexpected(Error{Outcome::invalid, "There is no place for local copies: HOME is not set; add --cache-root DIR, or set ONEPEN_CACHE.", {}});
+  if (common.cache_root.front() != '/')
+    return tl::unexpected(Error{
+        Outcome::invalid, fmt::format("The folder for local copies must be an absolute path, not '{}': set ONEPEN_CACHE to one.", common.cache_root), {}});
+  return {};
+}
+
 Result<sqlite::CopyPlace> copy_place(const Common& common, const Rooms& rooms, const std::string& name) {
   auto parsed = StreamName::parse(name);
   if (!parsed) return tl::unexpected(parsed.error());
-  if (common.cache_root.empty())
-    return tl::unexpected(Error{Outcome::invalid, "There is no place for local copies: HOME is not set; add --cache-root DIR, or set ONEPEN_CACHE.", {}});
+  if (auto given = cache_root_given(common); !given) return tl::unexpected(given.error());
   return sqlite::CopyPlace{common.cache_root, rooms.home->url(), std::move(*parsed)};
 }
 
@@ -38,8 +47,21 @@ Result<std::unique_ptr<core::Stream>> open_stream(const Rooms& rooms, const std:
 
 Error from_refusal(const core::Refusal& refusal) { return {refusal.outcome, refusal.message, refusal.current}; }
 
-Result<> each_record(core::Stream& stream, const std::function<void(const core::Record&)>& take, const std::function<void(std::uint64_t)>& bytes_read) {
-  Offset from;
+Result<Offset> oldest_of(core::Stream& stream) {
+  const auto usage = stream.usage();
+  if (!usage) return tl::unexpected(from_refusal(usage.error()));
+  if (!usage->oldest.text.empty()) return usage->oldest;
+  const auto first = stream.read(Offset{}, {1, 1});
+  if (first) return Offset{};
+  if (first.error().outcome != Outcome::gone) return tl::unexpected(from_refusal(first.error()));
+  const auto kept = stream.snapshots();
+  if (!kept) return tl::unexpected(from_refusal(kept.error()));
+  if (kept->empty()) return tl::unexpected(from_refusal(first.error()));
+  return kept->back().offset;
+}
+
+Result<> each_record(core::Stream& stream, Offset from, const std::function<void(const core::Record&)>& take,
+                     const std::function<void(std::uint64_t)>& bytes_read) {
   std::uint64_t bytes = 0;
   for (;;) {
     const auto batch = stream.read(from, {});
@@ -59,9 +81,9 @@ Result<Follower> open_follower(const Common& common, const Rooms& rooms, const s
   if (!place) return tl::unexpected(place.error());
   auto stream = rooms.home->stream(place->name);
   // Asked first, so that a name that is not there leaves no folder behind.
-  if (auto stat = stream->stat(); !stat) return tl::unexpected(from_refusal(stat.error()));
+  if (auto stat = stream->stat(); !stat) return tl::unexpected(refused_here(common, rooms, name, stat.error()));
   Follower follower;
-  auto copy = sqlite::Copy::acquire(*rooms.runtime, *rooms.disk, *place, sqlite::host_log());
+  auto copy = sqlite::Copy::acquire(*rooms.runtime, *rooms.disk, *place, sqlite::spoken_log(), sqlite::CopyUse::read);
   if (!copy) return tl::unexpected(copy.error());
   follower.copy = std::move(*copy);
   {

@@ -21,14 +21,20 @@ struct Rooms {
 
 // Errors: invalid (no home given, a URL that is none), whatever the home refuses at opening.
 Result<Rooms> open_rooms(const Common&);
+// Errors: invalid (no folder for local copies, or one that is not absolute).
+Result<> cache_root_given(const Common&);
 // Where the local copy of a database lies. Errors: invalid (the name; no cache root).
 Result<sqlite::CopyPlace> copy_place(const Common&, const Rooms&, const std::string& name);
 Result<std::unique_ptr<core::Stream>> open_stream(const Rooms&, const std::string& name);
 
 Error from_refusal(const core::Refusal&);
 
-// Hands every record that counts to `take`, from the beginning to the end as of this call. `bytes_read`, when given, is told after each batch.
-Result<> each_record(core::Stream&, const std::function<void(const core::Record&)>& take, const std::function<void(std::uint64_t bytes)>& bytes_read = {});
+// Where reading begins: empty with the first record, or, where the log is trimmed or was cut by a restore, the oldest snapshot that is kept.
+Result<Offset> oldest_of(core::Stream&);
+// Hands every record that counts to `take`, from `from` (oldest_of(): everything that is there) to the end as of this call. `bytes_read`, when given, is
+// told after each batch.
+Result<> each_record(core::Stream&, Offset from, const std::function<void(const core::Record&)>& take,
+                     const std::function<void(std::uint64_t bytes)>& bytes_read = {});
 
 // A local copy that was brought up to the end of the log, and plain SQLite on it, read only. Nothing is claimed and nothing written to the home.
 struct Follower {
