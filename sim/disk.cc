@@ -59,7 +59,12 @@ int SimDisk::sync(SimFs& at, const std::string& path, bool folder) {
 io::DiskResult<Bytes> SimDisk::read(const std::string& path, std::uint64_t from, std::uint64_t max_bytes) {
   Bytes out;
   int code = begin(path, "read", false);
-  if (code == 0) code = fs(path).read(path, from, max_bytes, out);
+  if (code == 0 && path == kBootIdPath) {
+    out = to_bytes(as_bytes(fmt::format("{:08x}-0000-4000-8000-{:012x}\n", local_.boots(), process_.machine)));
+    out.resize(std::min<std::uint64_t>(out.size(), max_bytes));
+  } else if (code == 0) {
+    code = fs(path).read(path, from, max_bytes, out);
+  }
   code = end(path, "read", code);
   if (code != 0) return tl::unexpected(error(code, "read", path));
   return out;

@@ -5,10 +5,13 @@
 // unsynced name, each for itself, by the seed. A sync that failed drops what it was for: those bytes are still read, and never become durable,
 // whatever later syncs say (Linux since 4.13). A failed sync_folder leaves its names unsynced: a journal that lost them would stop the filesystem.
 // A shared filesystem (the home's directory used by several machines) loses, when one machine loses power, what that machine had not synced.
+// Changing a file's size (cut) is one more unsynced operation, kept or lost for itself like each write.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +43,30 @@ class SimFs {
   int sync_file(const std::string& path);
   int drop_unsynced(const std::string& path);                                                    // after a failed sync
   int link(const std::string& from, const std::string& to, std::uint32_t author);
+  // By inode, as an open file has it: its name may be gone or another's meanwhile.
+  using InodeId = std::uint64_t;
+  static constexpr InodeId kNone = UINT64_MAX;
+  InodeId find_id(const std::string& path) const;  // kNone: not there
+  int read(InodeId file, std::uint64_t from, std::span<std::byte> out, std::size_t& done) const;
+  int size(InodeId file, std::uint64_t& out) const;
+  int write(InodeId file, std::uint64_t from, ByteView bytes, std::uint32_t author);
+  int cut(InodeId file, std::uint64_t size, std::uint32_t author);
+  int sync_file(InodeId file);
+  int drop_unsynced(InodeId file);
+  const void* locked_by(InodeId file) const;  // whoever holds the advisory lock; null: nobody
+  void lock(InodeId file, const void* holder, std::uint32_t process);
+  void unlock(InodeId file, const void* holder);
+  // POSIX locks that SQLite holds (sim/sqlite_vfs.h): the process, other than `process`, that has one there.
+  std::function<std::int64_t(InodeId file, std::uint64_t at, std::uint64_t bytes, std::uint32_t process)> on_foreign_lock;
+  void copy_tree(const SimFs& from, const std::string& source, const std::string& target);  // as it is read now, all of it durable
+  std::uint32_t boots() const { return boots_; }
+  // For replaying what a power loss may leave (sim/prefix_replay.cc).
+  std::function<void()> before_sync;                    // of a file or folder that has something unsynced
+  void record(const SimFs& from);                       // everything as it is there, unsynced operations too
+  std::vector<std::uint64_t> unsynced() const;          // operations, in the order they were made
+  std::vector<std::vector<std::uint64_t>> unsynced_by_file() const;  // the same of each file, and the names of each folder
+  // `from` after a loss of power that kept just those; booted again. torn: of this one, when it is a write, only the first half.
+  void become(const SimFs& from, const std::set<std::uint64_t>& kept, std::uint64_t torn = 0);
   // A file that appears whole under its name; synced: its bytes are durable, and its name is not.
   int create_whole(const std::string& path, ByteView bytes, bool synced, std::uint32_t author);
   bool is_folder(const std::string& path) const;
@@ -56,12 +83,13 @@ class SimFs {
   const std::string& name() const { return name_; }
 
  private:
-  using InodeId = std::uint64_t;
   struct ByteOp {
+    std::uint64_t id;
     std::uint32_t author;
-    std::uint64_t from;
+    std::uint64_t from;  // cut: the new size
     Bytes bytes;
     bool dropped = false;
+    bool cut = false;
   };
   struct NameOp {
     std::uint64_t id;  // the two halves of a rename across folders share it: kept or lost together
@@ -77,11 +105,12 @@ class SimFs {
     std::vector<NameOp> name_ops;
   };
   Inode* find(const std::string& path) const;
-  InodeId find_id(const std::string& path) const;
+  Inode* file(InodeId id) const;  // null: a folder
   Inode* parent_of(const std::string& path, std::string& leaf) const;
   void name_op(Inode& folder, NameOp op);
   static void apply(std::map<std::string, InodeId>& names, const NameOp& op);
   static void apply(Bytes& bytes, std::uint64_t from, ByteView with);
+  static void apply(Bytes& bytes, const ByteOp& op);
   void lose_bytes(Inode& inode, std::uint32_t author);
   void lose_names(Inode& inode, std::uint32_t author, std::uint64_t salt);
 
@@ -89,8 +118,16 @@ class SimFs {
   std::string name_;
   InodeId next_ = 1;
   std::uint64_t next_op_ = 1;
+  std::uint32_t boots_ = 1;
+  struct FileLock {
+    const void* holder;
+    std::uint32_t process;
+  };
+  std::map<InodeId, FileLock> locks_;
   std::map<InodeId, std::unique_ptr<Inode>> inodes_;
 };
+
+inline constexpr std::string_view kBootIdPath = "/proc/sys/kernel/random/boot_id";  // every machine has it; another one after each loss of power
 
 // Each call: a wait, the faults, the effect, a wait. Paths under `home_root` go to the home's filesystem, all others to the machine's own.
 class SimDisk : public io::Disk {
@@ -101,6 +138,8 @@ class SimDisk : public io::Disk {
   io::DiskResult<> create(const std::string& path, ByteView bytes, bool sync) override;
   io::DiskResult<> append(const std::string& path, ByteView bytes, bool sync) override;
   io::DiskResult<> write_at(const std::string& path, std::uint64_t from, ByteView bytes, bool sync) override;
+  io::DiskResult<std::unique_ptr<io::DiskFile>> open(const std::string& path, io::OpenMode mode) override;
+  io::DiskResult<io::FileIdentity> identity(const std::string& path) override;
   io::DiskResult<> link(const std::string& from, const std::string& to) override;
   // As the product's disk on Linux: a file without a name (O_TMPFILE), then linkat. No scratch name, no scratch folder.
   io::DiskResult<> create_whole(const std::string& path, ByteView bytes, bool sync, const std::string& scratch) override;
@@ -110,8 +149,12 @@ class SimDisk : public io::Disk {
   io::DiskResult<> make_folders(const std::string& path) override;
   io::DiskResult<std::vector<std::string>> list(const std::string& path, const std::string& after, std::size_t limit) override;
 
- private:
   SimFs& fs(const std::string& path);
+  World& world() { return world_; }
+  Process& process() { return process_; }
+
+ private:
+  friend class SimFile;
   io::DiskError error(int code, std::string_view verb, const std::string& path);
   int begin(const std::string& path, std::string_view verb, bool writes);  // the wait before; 0 or the injected error
   int end(const std::string& path, std::string_view verb, int code);       // the wait after; EIO when the process died meanwhile

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cerrno>
 #include <set>
 
 #include "sim/store.h"
@@ -63,6 +65,63 @@ TEST(SimFs, FailedSyncDropsBytesForGood) {
   EXPECT_EQ(b.text("/f"), "x");
   b.fs.power_loss(kEverybody);
   EXPECT_EQ(b.text("/f"), "");
+}
+
+TEST(SimFs, ACutIsKeptOrLostLikeAWrite) {
+  std::set<std::string> seen;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    Bench b(seed);
+    ASSERT_EQ(b.fs.create("/f", as_bytes("abcd"), kMe), 0);
+    ASSERT_EQ(b.fs.sync_file("/f"), 0);
+    ASSERT_EQ(b.fs.sync_folder("/"), 0);
+    ASSERT_EQ(b.fs.cut(b.fs.find_id("/f"), 1, kMe), 0);
+    ASSERT_EQ(b.text("/f"), "a");
+    b.fs.power_loss(kEverybody);
+    seen.insert(b.text("/f"));
+    ASSERT_EQ(b.fs.cut(b.fs.find_id("/f"), 3, kMe), 0);
+    ASSERT_EQ(b.fs.sync_file("/f"), 0);
+    b.fs.power_loss(kEverybody);
+    ASSERT_EQ(b.text("/f").size(), 3u);
+  }
+  EXPECT_EQ(seen, (std::set<std::string>{"a", "abcd"}));
+}
+
+TEST(SimDisk, AnOpenFileIsItsInodeAndItsLockEndsWithTheProcess) {
+  Bench b(1);
+  SimFs home(b.world, "home");
+  int done = 0;
+  Process& first = b.world.start(1, "first", [&](Process& p) {
+    SimDisk disk(b.world, p, b.fs, home, "/home");
+    ASSERT_TRUE(disk.create("/f", as_bytes("old"), true));
+    auto file = disk.open("/f", io::OpenMode::write);
+    ASSERT_TRUE(file && *(*file)->lock(false));
+    auto other = disk.open("/f", io::OpenMode::write);
+    ASSERT_TRUE(other && !*(*other)->lock(false));  // as flock: by open file
+    const auto before = disk.identity("/f");
+    ASSERT_TRUE(disk.remove("/f") && disk.create("/f", as_bytes("new file"), true));
+    ASSERT_TRUE((*file)->write_at(1, as_bytes("LD")) && (*file)->sync());
+    std::array<std::byte, 8> bytes{};
+    ASSERT_EQ(*(*file)->read_at(0, bytes), 3u);
+    EXPECT_EQ(as_text(ByteView(bytes).first(3)), "oLD");
+    EXPECT_FALSE(*before == *disk.identity("/f"));
+    EXPECT_EQ(*disk.size("/f"), 8u);
+    EXPECT_EQ(disk.open("/none", io::OpenMode::read).error().code, ENOENT);
+    auto held = disk.open("/f", io::OpenMode::create);
+    ASSERT_TRUE(held && *(*held)->lock(true));
+    ++done;
+    p.runtime->sleep_until(p.runtime->now() + std::chrono::seconds(10));
+  });
+  Process& second = b.world.start(1, "second", [&](Process& p) {
+    p.runtime->sleep_until(p.runtime->now() + std::chrono::seconds(1));
+    SimDisk disk(b.world, p, b.fs, home, "/home");
+    auto file = disk.open("/f", io::OpenMode::write);
+    ASSERT_TRUE(file && !*(*file)->lock(false));
+    b.world.kill(first, "test");
+    ASSERT_TRUE(*(*file)->lock(true));
+    ++done;
+  });
+  b.world.run([&] { return first.ended() && second.ended(); });
+  EXPECT_EQ(done, 2);
 }
 
 TEST(SimFs, OnlyTheMachineWithoutPowerLoses) {

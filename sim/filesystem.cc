@@ -10,10 +10,10 @@ SimFs::SimFs(World& world, std::string name) : world_(world), name_(std::move(na
   auto root = std::make_unique<Inode>();
   root->folder = true;
   inodes_[0] = std::move(root);
+  world.on_kill.push_back([this](Process& p) { std::erase_if(locks_, [&](const auto& item) { return item.second.process == p.id; }); });
 }
 
 SimFs::InodeId SimFs::find_id(const std::string& path) const {
-  constexpr InodeId kNone = UINT64_MAX;
   InodeId at = 0;
   for (std::size_t i = 0; i < path.size();) {
     const std::size_t begin = path.find_first_not_of('/', i);
@@ -31,7 +31,12 @@ SimFs::InodeId SimFs::find_id(const std::string& path) const {
 
 SimFs::Inode* SimFs::find(const std::string& path) const {
   const InodeId id = find_id(path);
-  return id == UINT64_MAX ? nullptr : inodes_.at(id).get();
+  return id == kNone ? nullptr : inodes_.at(id).get();
+}
+
+SimFs::Inode* SimFs::file(InodeId id) const {
+  Inode* inode = inodes_.at(id).get();
+  return inode->folder ? nullptr : inode;
 }
 
 SimFs::Inode* SimFs::parent_of(const std::string& path, std::string& leaf) const {
@@ -54,6 +59,11 @@ void SimFs::apply(std::map<std::string, InodeId>& names, const NameOp& op) {
 void SimFs::apply(Bytes& bytes, std::uint64_t from, ByteView with) {
   if (bytes.size() < from + with.size()) bytes.resize(from + with.size());
   std::copy(with.begin(), with.end(), bytes.begin() + static_cast<std::ptrdiff_t>(from));
+}
+
+void SimFs::apply(Bytes& bytes, const ByteOp& op) {
+  if (op.cut) return bytes.resize(op.from);
+  apply(bytes, op.from, op.bytes);
 }
 
 void SimFs::name_op(Inode& folder, NameOp op) {
@@ -91,34 +101,103 @@ int SimFs::create(const std::string& path, ByteView bytes, std::uint32_t author)
 }
 
 int SimFs::write(const std::string& path, std::uint64_t from, ByteView bytes, std::uint32_t author) {
-  Inode* file = find(path);
-  if (!file) return ENOENT;
-  if (file->folder) return EISDIR;
-  apply(file->bytes, from, bytes);
-  file->byte_ops.push_back(ByteOp{author, from, to_bytes(bytes)});
-  return 0;
+  const InodeId id = find_id(path);
+  return id == kNone ? ENOENT : write(id, from, bytes, author);
 }
 
 int SimFs::sync_file(const std::string& path) {
-  Inode* file = find(path);
-  if (!file) return ENOENT;
-  for (const ByteOp& op : file->byte_ops) {
-    if (!op.dropped) apply(file->durable_bytes, op.from, op.bytes);
-  }
-  std::erase_if(file->byte_ops, [](const ByteOp& op) { return !op.dropped; });
-  return 0;
+  const InodeId id = find_id(path);
+  return id == kNone ? ENOENT : sync_file(id);
 }
 
 int SimFs::drop_unsynced(const std::string& path) {
-  Inode* file = find(path);
-  if (!file) return ENOENT;
-  for (ByteOp& op : file->byte_ops) op.dropped = true;
+  const InodeId id = find_id(path);
+  return id == kNone ? ENOENT : drop_unsynced(id);
+}
+
+int SimFs::read(InodeId id, std::uint64_t from, std::span<std::byte> out, std::size_t& done) const {
+  const Inode* at = file(id);
+  if (!at) return EISDIR;
+  done = from >= at->bytes.size() ? 0 : std::min<std::size_t>(out.size(), at->bytes.size() - from);
+  std::copy_n(at->bytes.begin() + static_cast<std::ptrdiff_t>(done == 0 ? 0 : from), done, out.begin());
   return 0;
+}
+
+int SimFs::size(InodeId id, std::uint64_t& out) const {
+  const Inode* at = file(id);
+  if (!at) return EISDIR;
+  out = at->bytes.size();
+  return 0;
+}
+
+int SimFs::write(InodeId id, std::uint64_t from, ByteView bytes, std::uint32_t author) {
+  Inode* at = file(id);
+  if (!at) return EISDIR;
+  apply(at->bytes, from, bytes);
+  at->byte_ops.push_back(ByteOp{next_op_++, author, from, to_bytes(bytes)});
+  return 0;
+}
+
+int SimFs::cut(InodeId id, std::uint64_t size, std::uint32_t author) {
+  Inode* at = file(id);
+  if (!at) return EISDIR;
+  at->bytes.resize(size);
+  at->byte_ops.push_back(ByteOp{next_op_++, author, size, {}, false, true});
+  return 0;
+}
+
+int SimFs::sync_file(InodeId id) {
+  Inode* at = file(id);
+  if (!at) return EISDIR;
+  if (before_sync && !at->byte_ops.empty()) before_sync();
+  for (const ByteOp& op : at->byte_ops) {
+    if (!op.dropped) apply(at->durable_bytes, op);
+  }
+  std::erase_if(at->byte_ops, [](const ByteOp& op) { return !op.dropped; });
+  return 0;
+}
+
+int SimFs::drop_unsynced(InodeId id) {
+  Inode* at = file(id);
+  if (!at) return EISDIR;
+  for (ByteOp& op : at->byte_ops) op.dropped = true;
+  return 0;
+}
+
+const void* SimFs::locked_by(InodeId id) const {
+  const auto found = locks_.find(id);
+  return found == locks_.end() ? nullptr : found->second.holder;
+}
+
+void SimFs::lock(InodeId id, const void* holder, std::uint32_t process) { locks_[id] = FileLock{holder, process}; }
+
+void SimFs::unlock(InodeId id, const void* holder) {
+  if (locked_by(id) == holder) locks_.erase(id);
+}
+
+void SimFs::copy_tree(const SimFs& from, const std::string& source, const std::string& target) {
+  const Inode* folder = from.find(source);
+  if (!folder || !folder->folder) return;
+  for (std::size_t end = target.find('/', 1);; end = target.find('/', end + 1)) {
+    static_cast<void>(make_folder(target.substr(0, end), kEverybody));
+    if (end == std::string::npos) break;
+  }
+  for (const auto& [name, id] : folder->names) {
+    const Inode& inode = *from.inodes_.at(id);
+    if (inode.folder) {
+      copy_tree(from, source + "/" + name, target + "/" + name);
+    } else if (create(target + "/" + name, {}, kEverybody) == 0) {
+      Inode& made = *find(target + "/" + name);
+      made.bytes = made.durable_bytes = inode.bytes;
+    }
+  }
+  for (std::string path = target; !path.empty(); path = path.substr(0, path.find_last_of('/'))) static_cast<void>(sync_folder(path));
+  static_cast<void>(sync_folder("/"));
 }
 
 int SimFs::link(const std::string& from, const std::string& to, std::uint32_t author) {
   const InodeId id = find_id(from);
-  if (id == UINT64_MAX) return ENOENT;
+  if (id == kNone) return ENOENT;
   std::string leaf;
   Inode* folder = parent_of(to, leaf);
   if (!folder) return ENOENT;
@@ -150,7 +229,7 @@ int SimFs::create_whole(const std::string& path, ByteView bytes, bool synced, st
   auto file = std::make_unique<Inode>();
   file->bytes = to_bytes(bytes);
   if (synced) file->durable_bytes = file->bytes;
-  if (!synced) file->byte_ops.push_back(ByteOp{author, 0, to_bytes(bytes)});
+  if (!synced) file->byte_ops.push_back(ByteOp{next_op_++, author, 0, to_bytes(bytes)});
   inodes_[id] = std::move(file);
   name_op(*folder, NameOp{next_op_++, author, leaf, {}, id});
   return 0;
@@ -158,7 +237,7 @@ int SimFs::create_whole(const std::string& path, ByteView bytes, bool synced, st
 
 int SimFs::rename(const std::string& from, const std::string& to, std::uint32_t author) {
   const InodeId id = find_id(from);
-  if (id == UINT64_MAX) return ENOENT;
+  if (id == kNone) return ENOENT;
   std::string old_leaf, leaf;
   Inode* source = parent_of(from, old_leaf);
   Inode* target = parent_of(to, leaf);
@@ -177,6 +256,8 @@ int SimFs::remove(const std::string& path, std::uint32_t author) {
   std::string leaf;
   Inode* folder = parent_of(path, leaf);
   if (!folder || folder->names.count(leaf) == 0) return ENOENT;
+  const Inode* there = find(path);
+  if (there && there->folder && !there->names.empty()) return ENOTEMPTY;
   name_op(*folder, NameOp{next_op_++, author, leaf, {}, 0});
   return 0;
 }
@@ -185,6 +266,7 @@ int SimFs::sync_folder(const std::string& path) {
   Inode* folder = find(path);
   if (!folder) return ENOENT;
   if (!folder->folder) return ENOTDIR;
+  if (before_sync && !folder->name_ops.empty()) before_sync();
   for (const NameOp& op : folder->name_ops) apply(folder->durable_names, op);
   folder->name_ops.clear();
   return 0;
@@ -209,58 +291,6 @@ int SimFs::list(const std::string& path, const std::string& after, std::size_t l
   if (!folder->folder) return ENOTDIR;
   for (auto it = folder->names.upper_bound(after); it != folder->names.end() && out.size() < limit; ++it) out.push_back(it->first);
   return 0;
-}
-
-bool SimFs::unsynced_names(const std::string& folder) const {
-  const Inode* inode = find(folder);
-  return inode && !inode->name_ops.empty();
-}
-
-void SimFs::lose_bytes(Inode& inode, std::uint32_t author) {
-  std::vector<ByteOp> left;
-  for (ByteOp& op : inode.byte_ops) {
-    if (author != kEverybody && op.author != author) {
-      left.push_back(std::move(op));
-      continue;
-    }
-    if (op.dropped) continue;
-    switch (world_.random().below(4)) {
-      case 0: break;                                                        // lost
-      case 1: apply(inode.durable_bytes, op.from, op.bytes); break;         // kept
-      case 2:                                                               // torn: a beginning of it
-        apply(inode.durable_bytes, op.from, ByteView(op.bytes).first(world_.random().below(op.bytes.size() + 1)));
-        break;
-      default: apply(inode.durable_bytes, op.from, Bytes(op.bytes.size())); // the length was kept, the bytes were not
-    }
-  }
-  inode.byte_ops = std::move(left);
-  inode.bytes = inode.durable_bytes;
-  for (const ByteOp& op : inode.byte_ops) apply(inode.bytes, op.from, op.bytes);
-}
-
-void SimFs::lose_names(Inode& inode, std::uint32_t author, std::uint64_t salt) {
-  std::vector<NameOp> left;
-  for (NameOp& op : inode.name_ops) {
-    if (author != kEverybody && op.author != author) {
-      left.push_back(std::move(op));
-      continue;
-    }
-    const bool kept = (Random(salt ^ op.id).next() & 1) != 0;
-    if (kept) apply(inode.durable_names, op);
-    if (on_name_at_risk && op.inode != 0) on_name_at_risk(op.name, kept);
-  }
-  inode.name_ops = std::move(left);
-  inode.names = inode.durable_names;
-  for (const NameOp& op : inode.name_ops) apply(inode.names, op);
-}
-
-void SimFs::power_loss(std::uint32_t author) {
-  const std::uint64_t salt = world_.random().next();
-  world_.note("fs.power_loss", name_, author);
-  for (auto& [id, inode] : inodes_) {
-    if (!inode->byte_ops.empty()) lose_bytes(*inode, author);
-    if (!inode->name_ops.empty()) lose_names(*inode, author, salt);
-  }
 }
 
 }  // namespace onepen::sim

@@ -24,7 +24,7 @@ void History::violated(std::string_view rule, const std::string& text) {
 }
 
 void History::saw_epoch(const std::string& who, const Incarnation& incarnation, Epoch epoch, const ClaimId& claim_id) {
-  if (epoch.value == 0) return;
+  if (epoch.value == 0 || rolled_back) return;
   const auto [at, fresh] = epochs.emplace(std::pair(incarnation, epoch), claim_id);
   if (!fresh && at->second != claim_id) {
     violated("I5", fmt::format("epoch {} belongs to claim {} and, as {} saw it, to {}", epoch.value, to_text(at->second), who, to_text(claim_id)));
@@ -32,6 +32,8 @@ void History::saw_epoch(const std::string& who, const Incarnation& incarnation, 
 }
 
 void History::saw_record(const std::string& who, const core::Record& record) {
+  if (on_record) on_record(record);
+  if (rolled_back) return;
   const std::uint64_t id = identity(record);
   const std::string text = fmt::format("epoch {} sequence {}", record.epoch.value, record.sequence.value);
   const auto [at, fresh] = records.emplace(record.next.text, id);

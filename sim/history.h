@@ -2,6 +2,7 @@
 //
 // Nothing is recorded for a process that is already dead: what a zombie believes was never seen by anybody.
 #pragma once
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -56,6 +57,9 @@ class History {
   std::vector<ClaimSent> claims_sent;
   std::vector<ClaimSeen> claims;
   std::vector<AppendSeen> appends;
+  bool claims_logged_elsewhere = false;                       // by the copy of a database: not seen here
+  std::map<Incarnation, Offset> cut;                          // histories that may be over, and up to where they lead on in the next
+  bool rolled_back = false;                                   // raw copies of the log were put back: what was answered may be gone
   bool answers_as_stored = false;                             // claims that lost are answered with the stored claim's receipt, as a node may
   std::map<std::string, std::uint64_t> records;               // by offset: identity of the record that was read there
   std::map<std::string, std::string> records_text;            // for messages
@@ -64,6 +68,11 @@ class History {
   std::set<std::uint64_t> illegal;                            // payload digests that must be nowhere
   std::set<std::uint64_t> refused_first;                      // payload digests refused for certain at their first and only attempt
   Offset newest_acknowledged;                                 // I8: a current read begun now reaches this far
+  // What landed just before its history ended may be answered after that began: no reader owes it any more.
+  void answered(const Incarnation& incarnation, const Offset& offset) {
+    const auto over = cut.find(incarnation);
+    if (over == cut.end() || !(over->second < offset)) newest_acknowledged = std::max(newest_acknowledged, offset);
+  }
   Epoch newest_answered_claim;
 
   // At the Owner's API.
@@ -73,6 +82,7 @@ class History {
 
   void saw_record(const std::string& who, const core::Record& record);
   void saw_epoch(const std::string& who, const Incarnation& incarnation, Epoch epoch, const ClaimId& claim_id);
+  std::function<void(const core::Record&)> on_record;             // each record that somebody read
   void violated(std::string_view rule, const std::string& text);  // seen at once, while the run goes on
 
   std::vector<std::string> violations;

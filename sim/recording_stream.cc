@@ -30,15 +30,25 @@ core::Answer<core::StreamStat> RecordingStream::stat() {
   }
   history_.world.note("stat", answer->tail.text, answer->epoch.value, answer->last_sequence.value);
   history_.saw_epoch(process_.name, answer->incarnation, answer->epoch, answer->claim_id);
-  if (answer->tail < at_least || answer->epoch < epoch_at_least) {
+  if (!history_.rolled_back && (answer->tail < std::min(at_least, history_.newest_acknowledged) || std::max(answer->epoch, answer->floor) < epoch_at_least)) {
     history_.violated("I8", fmt::format("stat by {} said tail '{}', epoch {}, but '{}' and {} were answered before it began", process_.name, answer->tail.text,
                                         answer->epoch.value, at_least.text, epoch_at_least.value));
   }
   return answer;
 }
 
+// A claim that nobody asked for throws out nobody but its own earlier self.
+void RecordingStream::self_claimed(const core::ClaimRequest& request, const core::ClaimReceipt& receipt) {
+  history_.sometimes.reached(Sometime::went_live);
+  const auto closed = history_.epochs.find({receipt.incarnation, receipt.closed_epoch});
+  const bool own = request.over && (closed == history_.epochs.end() || closed->second == *request.over);
+  if (history_.rolled_back || own) return;
+  history_.violated("I2", fmt::format("{} went on by a claim that nobody asked for (epoch {}), and closed epoch {} of somebody else", process_.name,
+                                      receipt.epoch.value, receipt.closed_epoch.value));
+}
+
 core::Answer<core::ClaimReceipt> RecordingStream::claim(const core::ClaimRequest& request) {
-  if (!process_.dead && history_.written_ahead.count(request.claim_id) == 0) {
+  if (!process_.dead && !history_.claims_logged_elsewhere && history_.written_ahead.count(request.claim_id) == 0) {
     history_.violated("I5", fmt::format("{} sends the claim of epoch {} before it is in its claim log", process_.name, request.epoch.value));
   }
   if (!process_.dead) history_.claims_sent.push_back(ClaimSent{process_.name, request.epoch, request.claim_id, request.over, request.if_tail});
@@ -48,6 +58,7 @@ core::Answer<core::ClaimReceipt> RecordingStream::claim(const core::ClaimRequest
     const Outcome outcome = answer.error().outcome;
     history_.world.note("claim.refused", answer.error().message, as_number(answer.error()), request.epoch.value);
     if (outcome == Outcome::epoch_closed) history_.sometimes.reached(request.over ? Sometime::claim_base_lost : Sometime::claim_lost_to_claim);
+    if (outcome == Outcome::epoch_closed && request.owner.why == "self-claim") history_.sometimes.reached(Sometime::self_claim_fenced);
     if (outcome == Outcome::unknown) history_.sometimes.reached(Sometime::claim_unknown);
     if (outcome == Outcome::epoch_closed && !request.over && !request.if_tail && history_.answers_as_stored) {
       if (auto stored = stored_instead(answer.error(), request)) return *stored;
@@ -57,9 +68,10 @@ core::Answer<core::ClaimReceipt> RecordingStream::claim(const core::ClaimRequest
   history_.world.note("claimed", answer->offset.text, answer->epoch.value, answer->closed_sequence.value);
   history_.saw_epoch(process_.name, answer->incarnation, answer->epoch, answer->claim_id);
   if (answer->claim_id == request.claim_id) {
+    if (request.owner.why == "self-claim") self_claimed(request, *answer);
     history_.claims.push_back(ClaimSeen{process_.name, *answer});
     history_.newest_answered_claim = std::max(history_.newest_answered_claim, answer->epoch);
-    history_.newest_acknowledged = std::max(history_.newest_acknowledged, answer->offset);
+    history_.answered(answer->incarnation, answer->offset);
     if (answer->closed_epoch.value != 0) history_.sometimes.reached(Sometime::took_over);
   }
   return answer;
@@ -67,7 +79,7 @@ core::Answer<core::ClaimReceipt> RecordingStream::claim(const core::ClaimRequest
 
 void RecordingStream::applied(const core::AppendBatch& batch, const core::AppendReceipt& receipt) {
   history_.appends.push_back(AppendSeen{process_.name, batch, receipt.offsets});
-  for (const Offset& offset : receipt.offsets) history_.newest_acknowledged = std::max(history_.newest_acknowledged, offset);
+  for (const Offset& offset : receipt.offsets) history_.answered(batch.incarnation, offset);
   history_.saw_epoch(process_.name, batch.incarnation, batch.epoch, batch.claim_id);
   if (batch.appends.size() > 1) history_.sometimes.reached(Sometime::several_in_one_object);
 }
@@ -106,11 +118,47 @@ core::Answer<core::ReadResult> RecordingStream::read(const Offset& from, const c
   }
   history_.world.note("read", from.text, answer->records.size(), answer->up_to_date);
   for (const core::Record& record : answer->records) history_.saw_record(process_.name, record);
-  if (answer->up_to_date && answer->next < at_least) {
+  if (!history_.rolled_back && answer->up_to_date && answer->next < std::min(at_least, history_.newest_acknowledged)) {  // less when restored meanwhile
     history_.violated("I8", fmt::format("a read by {} said it was up to date at '{}', but '{}' was answered before it began", process_.name, answer->next.text,
                                         at_least.text));
   }
   return answer;
+}
+
+core::Answer<Bytes> RecordingStream::snapshot_part(const core::SnapshotInfo& info, std::uint32_t part) {
+  auto bytes = under_->snapshot_part(info, part);
+  if (bytes && !process_.dead) history_.sometimes.reached(Sometime::snapshot_begun);
+  return bytes;
+}
+
+core::Answer<std::unique_ptr<core::SnapshotWriter>> RecordingStream::begin_snapshot(const core::OwnerToken& token, const Offset& at) {
+  auto writer = under_->begin_snapshot(token, at);
+  if (!process_.dead) history_.world.note(writer ? "snapshot.begin" : "snapshot.refused", writer ? at.text : writer.error().message);
+  return writer;
+}
+
+core::Answer<core::Tended> RecordingStream::tend(const core::TendRequest& request) {
+  auto tended = under_->tend(request);
+  if (process_.dead) return tended;
+  if (!tended) return history_.world.note("tend.refused", tended.error().message, as_number(tended.error())), tended;
+  history_.world.note("tended", request.trim_to ? std::string_view(request.trim_to->text) : std::string_view(), tended->compacted, tended->removed);
+  if (tended->compacted > 0) history_.sometimes.reached(Sometime::compacted);
+  if (tended->removed > 0) history_.sometimes.reached(Sometime::trimmed);
+  return tended;
+}
+
+core::Answer<core::HistoryReceipt> RecordingStream::begin_history(const core::HistoryRequest& request) {
+  // From here on it may have happened, and what lies behind the common point is then no part of the stream any more.
+  if (request.common) {
+    history_.newest_acknowledged = std::min(history_.newest_acknowledged, *request.common);
+    history_.cut.insert_or_assign(request.incarnation, *request.common);
+  }
+  auto receipt = under_->begin_history(request);
+  if (process_.dead) return receipt;
+  if (!receipt && receipt.error().outcome != Outcome::unknown) history_.cut.erase(request.incarnation);
+  if (!receipt) return history_.world.note("history.refused", receipt.error().message, as_number(receipt.error())), receipt;
+  history_.world.note("history", receipt->offset.text, static_cast<std::uint64_t>(request.act), receipt->floor.value);
+  return receipt;
 }
 
 core::Answer<bool> RecordingStream::wait(const Offset& from, Instant deadline) { return under_->wait(from, deadline); }

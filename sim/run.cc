@@ -7,13 +7,12 @@
 #include "home/object/file_store.h"
 #include "home/object/object_home.h"
 #include "sim/recording_stream.h"
+#include "sim/sqlite_run.h"
 #include "wire/log_object.h"
 
 namespace onepen::sim {
 namespace {
 
-constexpr std::string_view kHomeRoot = "/home";
-constexpr std::string_view kStream = "db";
 constexpr Nanos kFaultTime = 25 * kSecond;      // at least; up to twice as long
 constexpr Nanos kHealWithin = 300 * kSecond;    // I11: owner, appends acknowledged and confirmed
 constexpr Nanos kEndWithin = 600 * kSecond;     // everybody else has ended by himself
@@ -150,7 +149,7 @@ Final read_twice(Run& run) {
 // What lies in the log, byte for byte, past every fault and cache.
 void take_objects(Run& run, Final& out) {
   const std::string log = std::string(kStream) + "/@log/";
-  if (run.settings.profile == Profile::bucket) {
+  if (run.on_bucket) {
     for (const auto& [key, bytes] : run.bucket.objects) {
       if (key.starts_with(log)) out.objects[std::stoull(key.substr(log.size()))] = bytes;
     }
@@ -177,7 +176,7 @@ void damage(Run& run, const Final& whole) {
   const bool remove = random.chance(600);
   const std::size_t at = random.below(whole.objects.at(id).size());
   run.world.note(remove ? "damage.remove" : "damage.flip", key, at);
-  if (run.settings.profile == Profile::bucket) {
+  if (run.on_bucket) {
     if (remove) run.bucket.objects.erase(key);
     if (!remove) run.bucket.objects.at(key).at(at) ^= std::byte{1};
   } else if (remove) {
@@ -250,10 +249,10 @@ void Run::power_loss(std::uint32_t number) {
 }
 
 Client::Client(Run& run, Process& process, Machine& machine)
-    : disk(run.world, process, machine.local, run.home_fs, std::string(kHomeRoot)), run_(run), process_(process) {
+    : disk(run.world, process, machine.local, run.home_is_local ? machine.local : run.home_fs, std::string(kHomeRoot)), run_(run), process_(process) {
   Runtime& runtime = *process.runtime;
   const auto make_store = [&]() -> std::unique_ptr<home::ObjectStore> {
-    if (run.settings.profile == Profile::bucket) return std::make_unique<SimStore>(run.bucket, process);
+    if (run.on_bucket) return std::make_unique<SimStore>(run.bucket, process);
     return home::make_file_store(runtime, disk, std::string(kHomeRoot) + "/data");
   };
   raw_ = make_store();
@@ -269,19 +268,26 @@ std::unique_ptr<core::Stream> Client::stream() {
   return std::make_unique<RecordingStream>(run_.history, process_, home_->stream(StreamName::parse(kStream).value()));
 }
 
+void lay_out(Run& run, std::uint64_t machines, std::uint64_t least_slots, std::uint32_t busy_per_mille) {
+  Random& random = run.world.random();
+  for (std::uint32_t m = 1; m <= machines; ++m) run.machines.push_back(std::make_unique<Machine>(run.world, m));
+  const auto slots = least_slots + random.below(3);
+  for (std::uint64_t i = 0; i < slots; ++i) {
+    const std::string name(1, static_cast<char>('a' + i));
+    run.slots.push_back(std::make_unique<Slot>(
+        Slot{name, run.machines[random.below(machines)].get(), Copy{}, static_cast<int>(1 + random.below(3)), random.chance(busy_per_mille)}));
+  }
+}
+
 Verdict run_seed(const Settings& settings, StackPool& stacks, Sometimes& sometimes) {
+  if (settings.profile == Profile::sqlite) return run_sqlite_seed(settings, stacks, sometimes);
   Run run(settings, stacks, sometimes);
+  run.on_bucket = settings.profile == Profile::bucket;
   World& world = run.world;
   Random& random = world.random();
   run.one_machine = random.chance(400);
   const auto machines = run.one_machine ? 1 : 2 + random.below(2);
-  for (std::uint32_t m = 1; m <= machines; ++m) run.machines.push_back(std::make_unique<Machine>(world, m));
-  const auto slots = 2 + random.below(3);
-  for (std::uint64_t i = 0; i < slots; ++i) {
-    const std::string name(1, static_cast<char>('a' + i));
-    run.slots.push_back(
-        std::make_unique<Slot>(Slot{name, run.machines[random.below(machines)].get(), Copy{}, static_cast<int>(1 + random.below(3)), random.chance(150)}));
-  }
+  lay_out(run, machines, 2, 150);
   plan_faults(run);
   plan_clocks(run);
   for (auto& slot : run.slots) world.at(random.between(0, 6'000) * kMilli, [&run, &slot] { start_slot(run, *slot); });

@@ -14,6 +14,7 @@ namespace onepen::sim {
 enum class Profile : std::uint8_t {
   directory,  // ObjectHome over FileStore over SimDisk
   bucket,     // ObjectHome over SimStore
+  sqlite,     // real SQLite on simulated machines over one of the two (sim/sqlite_run.h)
 };
 
 struct Settings {
@@ -50,6 +51,8 @@ class Run {
   SimFs home_fs;
   Bucket bucket;
   bool one_machine = false;  // the directory is on the machine where everybody runs: its power takes all
+  bool on_bucket = false;
+  bool home_is_local = false;  // the home's directory is on the machine's own filesystem
   bool healing = false;      // the faults are over; whoever is still there finishes
   std::vector<std::unique_ptr<Machine>> machines;
   std::vector<std::unique_ptr<Slot>> slots;
@@ -69,6 +72,7 @@ class Client {
   ~Client();
   SimDisk disk;
   std::unique_ptr<core::Stream> stream();  // a fresh session, recorded
+  core::Home& home() { return *home_; }     // not recorded
   home::ObjectStore& raw() { return *raw_; }  // the place itself, for a client that does not keep to the home's rules
 
  private:
@@ -78,6 +82,9 @@ class Client {
   std::unique_ptr<home::ObjectStore> raw_;
 };
 
+// How the world of every seed begins: the machines, and `least_slots` up to two more slots for applications on them, so many per mille of them busy.
+void lay_out(Run& run, std::uint64_t machines, std::uint64_t least_slots, std::uint32_t busy_per_mille);
+
 inline Instant later(Runtime& runtime, Nanos delay) { return runtime.now() + std::chrono::nanoseconds(delay); }
 
 // The actors: bodies of processes.
@@ -85,6 +92,9 @@ void application(Run& run, Process& process, Slot& slot);      // opens, commits
 void fencer(Run& run, Process& process, Machine& machine);     // claims at odd moments, and breaks every rule that a client can break
 void reader(Run& run, Process& process, Machine& machine);     // follows; writes nothing
 void healer(Run& run, Process& process, Slot& slot, bool& healed);
+
+inline constexpr std::string_view kHomeRoot = "/home";
+inline constexpr std::string_view kStream = "db";
 
 // Runs one seed from beginning to end. What was violated is in the result; empty: nothing.
 struct Verdict {

@@ -36,16 +36,42 @@ namespace onepen::sim {
   X(disk_failed)                 /* a call of the home's disk or bucket failed for certain */ \
   X(healed)                      /* the run ended with an owner, appends and a confirmed read */
 
+// Those of runs with SQLite.
+#define ONEPEN_SQLITE_SOMETIMES(X) \
+  X(sqlite_opened)               /* a database was opened by name */ \
+  X(sqlite_reset)                /* a handle was reset */ \
+  X(sqlite_synced)               /* onepen_synced() answered */ \
+  X(committed_locally)           /* a COMMIT answered before the stream had it */ \
+  X(killed_with_unsent)          /* a process was killed with local commits that no synced() had covered */ \
+  X(unsent_in_salvage)           /* a commit that never reached the stream is in a salvage folder */ \
+  X(unsent_in_copy)              /* … is still pending in its copy */ \
+  X(unsent_landed)               /* a local commit that nobody was told of is in the stream */ \
+  X(unsent_lost_with_power)      /* … went with the power, as synchronous=NORMAL allows */ \
+  X(took_over_pending)           /* an open found pending commits in its copy */ \
+  X(pending_resent)              /* … and they reached the stream under the new epoch */ \
+  X(went_live)                   /* a database opened without its home became an owner */ \
+  X(self_claim_fenced)           /* a claim that nobody asked for was refused because somebody else had claimed */ \
+  X(snapshot_begun)              /* somebody began with a snapshot */ \
+  X(compacted)                   /* small objects were packed */ \
+  X(trimmed)                     /* objects of the log were deleted */ \
+  X(reader_gone)                 /* a reader stood below a trim and was told so */ \
+  X(restored)                    /* an admin made an older state a new history */ \
+  X(adopted)                     /* an admin adopted a log as it lay there */ \
+  X(removed)                     /* an admin removed the stream */ \
+  X(cloned_cache)                /* a cache root was copied to another machine and used there */
+
 enum class Sometime : std::uint8_t {
 #define ONEPEN_SOMETIME(name) name,
-  ONEPEN_SOMETIMES(ONEPEN_SOMETIME)
+  ONEPEN_SOMETIMES(ONEPEN_SOMETIME) ONEPEN_SQLITE_SOMETIMES(ONEPEN_SOMETIME)
 #undef ONEPEN_SOMETIME
 };
 inline constexpr std::array kSometimes = {
 #define ONEPEN_SOMETIME(name) std::string_view(#name),
-    ONEPEN_SOMETIMES(ONEPEN_SOMETIME)
+    ONEPEN_SOMETIMES(ONEPEN_SOMETIME) ONEPEN_SQLITE_SOMETIMES(ONEPEN_SOMETIME)
 #undef ONEPEN_SOMETIME
 };
+// The first of those that only runs with SQLite reach.
+inline constexpr std::size_t kFirstSqliteSometime = static_cast<std::size_t>(Sometime::sqlite_opened);
 
 class Sometimes {
  public:

@@ -114,10 +114,18 @@ bool finish(Worker& worker, const SweepOptions& options, SweepResult& result) {
 Profile profile_of(Mix mix, std::uint64_t seed) {
   if (mix == Mix::directory) return Profile::directory;
   if (mix == Mix::bucket) return Profile::bucket;
+  if (mix == Mix::sqlite) return Profile::sqlite;
   return seed % 2 == 0 ? Profile::directory : Profile::bucket;
 }
 
-const char* name_of(Profile profile) { return profile == Profile::directory ? "dir" : "store"; }
+const char* name_of(Profile profile) { return profile == Profile::directory ? "dir" : profile == Profile::bucket ? "store" : "sqlite"; }
+
+std::optional<Profile> profile_from(std::string_view name) {
+  for (const Profile profile : {Profile::directory, Profile::bucket, Profile::sqlite}) {
+    if (name == name_of(profile)) return profile;
+  }
+  return std::nullopt;
+}
 
 std::vector<std::string> run_checked(const Settings& settings, bool twice, StackPool& stacks, Sometimes& sometimes, std::uint64_t& steps,
                                      std::uint64_t& records) {

@@ -1,7 +1,9 @@
 // Sweeps over seeds in worker processes, replays, and the mutation check. Each worker is forked, so that a crash or a hang of one seed is a result.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/guard.h"
@@ -10,9 +12,11 @@
 
 namespace onepen::sim {
 
-enum class Mix : std::uint8_t { directory, bucket, mixed };  // mixed: even seeds on a directory, odd ones on a bucket
+enum class Mix : std::uint8_t { directory, bucket, mixed, sqlite };  // mixed: even seeds on a directory, odd ones on a bucket
 Profile profile_of(Mix mix, std::uint64_t seed);
 const char* name_of(Profile profile);
+// Nothing: no such name.
+std::optional<Profile> profile_from(std::string_view name);
 
 struct SweepOptions {
   std::uint64_t first = 1, last = 500;
@@ -38,7 +42,7 @@ SweepResult sweep(const SweepOptions& options);
 std::vector<std::string> run_checked(const Settings& settings, bool twice, StackPool& stacks, Sometimes& sometimes, std::uint64_t& steps,
                                      std::uint64_t& records);
 
-// Guard by guard: switched off, the sweep must find a violation within `bound` seeds. Returns the number of survivors. Prints a table.
+// Guard by guard: switched off, the sweep must find a violation within `bound` seeds (of runs with SQLite: a fifth of that). Returns the number of survivors. Prints a table.
 int check_mutations(std::uint64_t bound, unsigned jobs, const std::string& only);
 
 }  // namespace onepen::sim

@@ -71,6 +71,7 @@ void World::kill(Process& process, std::string_view why) {
   process.zombie_now = process.mono_base + now_ / 1000 * process.rate_per_mille;
   process.dead = true;
   process.paused_until = 0;
+  for (const auto& take_back : on_kill) take_back(process);
   for (auto& task : process.tasks) make_ready(*task);
 }
 

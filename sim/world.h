@@ -84,12 +84,14 @@ class World {
     if (process.strike_in != 0 && --process.strike_in == 0 && strike && !process.dead) strike(process);
   }
   std::function<void(Process&)> strike;
+  std::vector<std::function<void(Process&)>> on_kill;  // what the kernel takes back at once: locks, shared memory. Must not block
 
   // Inside a fiber. Each returns false at once (after giving others a turn) when the fiber's process is dead.
   bool sleep(Nanos delay);
   bool block_until(Nanos time);            // true: woken by wake(); false: the time passed
   void yield() { sleep(0); }
   Task& current();
+  bool inside() const { return current_ != nullptr; }  // a fiber runs
   void wake(Task& task);
   void join(Task& task);
 

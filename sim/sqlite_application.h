@@ -1,0 +1,59 @@
+// An application on one handle: commits rows that are chained by a sum, checkpoints, vacuums, reads, asks whether it is synced, and checks what it is told (I7).
+#pragma once
+#include <sqlite3.h>
+
+#include <string>
+#include <vector>
+
+#include "sim/sqlite_run.h"
+
+namespace onepen::sim {
+
+// How long its handles wait for each other.
+inline constexpr int kBusyMs = 15'000;
+
+inline int run_sql(sqlite3* db, const std::string& sql) { return sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr); }
+
+struct Opening {
+  bool local = false, full_sync = false;
+  std::string uri;
+};
+
+class Application {
+ public:
+  Application(SqliteRun& all, Process& process, Slot& slot)
+      : all_(all), process_(process), slot_(slot), runtime_(*process.runtime), random_(all.run.world.random()) {}
+  bool open(const Opening& how, int& code);
+  void work(int steps);
+  void close();
+  bool commit(bool whole = false);  // whole: no rollback on a whim
+  bool synced();
+  bool check(sqlite3* db);
+  void checkpoint(const char* mode);
+  sqlite3* db() { return db_; }
+
+ private:
+  sqlite::OpenDatabase* database();
+  Token token();
+  void acknowledge(std::uint64_t id, const Token& before, const Token& after, const Offset& covered);
+  void churn();
+  void checkpoint();
+  void read_beside();
+  void told(const Reset& reset);
+  void note(std::string_view what, int code) {
+    all_.run.world.note(what, process_.dead ? std::string_view() : std::string_view(sqlite3_errmsg(db_)), static_cast<std::uint64_t>(code));
+  }
+
+  SqliteRun& all_;
+  Process& process_;
+  Slot& slot_;
+  Runtime& runtime_;
+  Random& random_;
+  Opening how_;
+  sqlite3* db_ = nullptr;
+  int resets_ = 0;
+  bool found_pending_ = false;
+  std::vector<std::uint64_t> mine_;  // ids whose COMMIT answered OK on this handle
+};
+
+}  // namespace onepen::sim
