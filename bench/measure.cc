@@ -145,13 +145,23 @@ Scratch::~Scratch() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+// What vanishes while it is counted (a trim goes on) is left out: an exception of recursive_directory_iterator ended a run of an hour.
 FolderSize size_of(const std::string& folder) {
   FolderSize size;
   std::error_code error;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, error)) {
-    if (!entry.is_regular_file(error)) continue;
-    ++size.files;
-    size.bytes += entry.file_size(error);
+  std::vector<std::filesystem::path> below;
+  for (auto at = std::filesystem::directory_iterator(folder, error); !error && at != std::filesystem::directory_iterator(); at.increment(error)) {
+    std::error_code gone;
+    if (at->is_directory(gone)) below.push_back(at->path());
+    else if (const auto bytes = at->file_size(gone); !gone) {
+      ++size.files;
+      size.bytes += bytes;
+    }
+  }
+  for (const auto& path : below) {
+    const FolderSize inner = size_of(path.string());
+    size.files += inner.files;
+    size.bytes += inner.bytes;
   }
   return size;
 }

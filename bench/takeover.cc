@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -221,17 +222,26 @@ int main(int argc, char** argv) {
   work.commits = arguments.number("commits", 0);
   work.row_bytes = arguments.number("row_bytes", 0);
   work.lag = arguments.number("lag", 10);
-  const auto takeovers = arguments.number("takeovers", 9), most = arguments.number("most", 10'000);
+  const auto takeovers = arguments.number("takeovers", 9), most = arguments.number("most", 10'000), largest = arguments.number("largest", 1'000'000'000);
   const std::string folder = std::filesystem::absolute(arguments.text("folder", ".")).lexically_normal().string();
   arguments.finish();
   if (!work.role.empty()) return child(work);
 
   Json json{
       {"benchmark", "takeover"}, {"machine", machine()}, {"load_before", load_average()}, {"takeovers_each", takeovers}, {"commits_behind", work.lag + 1}};
-  for (const std::int64_t log_length : {100, 1'000, 10'000}) {
-    for (const std::int64_t database_bytes : {1'000'000, 100'000'000}) {
-      if (log_length <= most) json["rows"].push_back(measure(folder, log_length, database_bytes, takeovers, work.lag));
-    }
+  // By the length of the log at one size, then by the size of the database at one length: neither may matter.
+  struct Case {
+    std::int64_t log_length, database_bytes;
+  };
+  for (const Case& one :
+       {Case{100, 1'000'000}, Case{1'000, 1'000'000}, Case{10'000, 1'000'000}, Case{1'000, 10'000'000}, Case{1'000, 100'000'000}, Case{1'000, 1'000'000'000}}) {
+    if (one.log_length <= most && one.database_bytes <= largest)
+      json["rows"].push_back(measure(folder, one.log_length, one.database_bytes, takeovers, work.lag));
+  }
+  for (const char* time : {"copy_ms", "claim_to_commit_ms", "total_ms"}) {
+    const auto p50 = [&](std::size_t row) { return json["rows"][row][time]["p50"].get<double>(); };
+    const std::size_t last = json["rows"].size() - 1, small = std::min<std::size_t>(most >= 10'000 ? 3 : 2, last);
+    if (last > small) json["largest_over_10_mb"][time] = std::round(p50(last) / p50(small) * 100) / 100;
   }
   json["load_after"] = load_average();
   std::cout << json.dump(1) << "\n";

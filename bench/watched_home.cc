@@ -20,6 +20,7 @@ class WatchedStore final : public home::ObjectStore {
     return noted().list(folder, after, limit);
   }
   Result<> erase(const std::string& key) override { return noted().erase(key); }
+  std::optional<bool> has(const std::string& key) override { return store_->has(key); }
   std::string describe() const override { return store_->describe(); }
 
  private:
@@ -61,6 +62,18 @@ class WatchedStream final : public core::Stream {
   Answer<bool> wait(const Offset& from, Instant deadline) override { return stream_->wait(from, deadline); }
   Answer<bool> beat(const std::string& liveness, ByteView content) override { return stream_->beat(liveness, content); }
   Answer<std::optional<Bytes>> pulse(const std::string& liveness) override { return stream_->pulse(liveness); }
+  Answer<std::optional<core::SnapshotInfo>> newest_snapshot() override { return stream_->newest_snapshot(); }
+  Answer<std::vector<core::SnapshotInfo>> snapshots() override { return stream_->snapshots(); }
+  Answer<Bytes> snapshot_part(const core::SnapshotInfo& info, std::uint32_t number) override { return stream_->snapshot_part(info, number); }
+  Answer<std::unique_ptr<core::SnapshotWriter>> begin_snapshot(const core::OwnerToken& token, const Offset& at) override {
+    return stream_->begin_snapshot(token, at);
+  }
+  Answer<core::Tended> tend(const core::TendRequest& request) override { return stream_->tend(request); }
+  Answer<core::Usage> usage() override { return stream_->usage(); }
+  Answer<std::vector<core::HistoryEvent>> events() override { return stream_->events(); }
+  Answer<core::HistoryReceipt> begin_history(const core::HistoryRequest& request) override { return stream_->begin_history(request); }
+  Answer<bool> remove(const core::RemoveRequest& request) override { return stream_->remove(request); }
+  Answer<bool> report_suspect(const core::OwnerToken& token, std::string_view evidence) override { return stream_->report_suspect(token, evidence); }
 
  private:
   std::unique_ptr<core::Stream> stream_;
@@ -87,6 +100,8 @@ class DiskWithoutSyncs final : public io::Disk {
   io::DiskResult<> create(const std::string& path, ByteView bytes, bool) override { return disk_.create(path, bytes, false); }
   io::DiskResult<> append(const std::string& path, ByteView bytes, bool) override { return disk_.append(path, bytes, false); }
   io::DiskResult<> write_at(const std::string& path, std::uint64_t from, ByteView bytes, bool) override { return disk_.write_at(path, from, bytes, false); }
+  io::DiskResult<std::unique_ptr<io::DiskFile>> open(const std::string& path, io::OpenMode mode) override { return disk_.open(path, mode); }
+  io::DiskResult<io::FileIdentity> identity(const std::string& path) override { return disk_.identity(path); }
   io::DiskResult<> link(const std::string& from, const std::string& to) override { return disk_.link(from, to); }
   io::DiskResult<> rename(const std::string& from, const std::string& to) override { return disk_.rename(from, to); }
   io::DiskResult<> remove(const std::string& path) override { return disk_.remove(path); }
