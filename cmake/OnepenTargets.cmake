@@ -14,6 +14,9 @@ foreach(label fast threads process client sim nightly)
   add_custom_target(tests_${label})
 endforeach()
 
+# The home in memory (tests/support/memory_home.h), for the tests that run over it: sources of theirs, with nlohmann_json.
+set(ONEPEN_MEMORY_HOME ${PROJECT_SOURCE_DIR}/tests/support/memory_home.cc ${PROJECT_SOURCE_DIR}/tests/support/memory_changes.cc)
+
 # Sanitizer builds compile the sources of one target together: most of their time is headers. So names in anonymous namespaces differ within a folder;
 # clang-tidy reads a folder the same way (scripts/test_stages.py).
 function(onepen_unity target)

@@ -82,6 +82,20 @@ def guards(root):
     return problems or ([] if names else ["src/base/guard.h declares no guard"])
 
 
+def elsewhere(root):
+    """A guard that the mutation check does not look for is switched off by the test it names instead."""
+    page = root / "sim/mutations.cc"
+    claims = re.findall(r'\{Guard::(\w+),\s*"([^"]+)"\}', page.read_text()) if page.exists() else []
+    problems = []
+    for guard, name in claims:
+        test = root / name
+        if not test.exists():
+            problems.append(f"sim/mutations.cc says that {guard} is covered by {name}, which is no file")
+        elif not re.search(rf"\bset_guard\(\s*(?:onepen::)?Guard::{guard}\b", test.read_text()):
+            problems.append(f"sim/mutations.cc says that {guard} is covered by {name}, which never switches it off")
+    return problems or ([] if claims else ["sim/mutations.cc names no test for a guard"])
+
+
 def failpoints(root):
     """Every failpoint a test arms exists; names are `folder.place`. Names beginning with `test.` belong to the tests of failpoints themselves."""
     declared = set()
@@ -140,7 +154,44 @@ def file_length(root):
     return problems
 
 
-CHECKS = {check.__name__: check for check in (includes, guards, failpoints, changelog, machine_paths, file_length)}
+def cmake_test_names(root):
+    """The ctest entries, read out of the CMake files: calls of *_test functions, with the prefix that their definition gives and the lists that loops go through."""
+    paths = [path for folder in ("src", "tests", "sim", "apps", "extension") for pattern in ("CMakeLists.txt", "*.cmake") for path in sorted((root / folder).rglob(pattern))]
+    names = set()
+    for path in paths:
+        text = re.sub(r"#.*", "", path.read_text())
+        prefix = dict(re.findall(r"function\((\w+) name\b[^)]*\)\s*\w+_test\((\w*)\$\{name\}", text))
+        loops = {variable: values.split() for variable, values in re.findall(r"foreach\((\w+) ([^)]*)\)", text)}
+        for call, name in re.findall(r"\b(\w*_test)\(\s*(?:NAME\s+)?([\w${}]+)", text):
+            if call == "add_test" and name == "NAME":
+                continue
+            variable = re.search(r"\$\{(\w+)\}", name)
+            expanded = [name] if not variable else [name.replace(variable.group(0), value) for value in loops.get(variable.group(1), [])]
+            names.update(prefix.get(call, "") + one for one in expanded)
+    return names
+
+
+def guarantees(root):
+    """Every test, test case and guard that docs/guarantees.md names exists: a promise whose proof is gone is no promise."""
+    page = root / "docs/guarantees.md"
+    rows = [line for line in (page.read_text() if page.exists() else "").splitlines() if line.startswith("| ") and "---" not in line and not line.endswith("| shown by |")]
+    known = cmake_test_names(root)
+    known |= set(re.findall(r"^\s*X\((\w+)\)", (root / "src/base/guard.h").read_text(), re.M))
+    for path in files(root, ["src", "tests", "sim", "apps"], (".cc", ".py")):
+        if path.name.endswith("_test.cc") or path.suffix == ".py":
+            known.add(path.stem)
+        if path.name.endswith("_test.cc"):
+            known |= set(re.findall(r"^TEST\w*\(\w+, (\w+)\)", path.read_text(), re.M))
+    problems = []
+    for row in rows:
+        proofs = re.findall(r"`([^`]+)`", row.rstrip(" |").rsplit(" | ", 1)[-1])
+        if not proofs:
+            problems.append(f"docs/guarantees.md: no test is named for: {row[2:90]}")
+        problems += [f"docs/guarantees.md names {word}, which is no test, test case or guard" for word in proofs if word not in known]
+    return problems or ([] if rows else ["docs/guarantees.md promises nothing"])
+
+
+CHECKS = {check.__name__: check for check in (includes, guards, elsewhere, failpoints, changelog, machine_paths, file_length, guarantees)}
 
 
 def main():

@@ -16,9 +16,14 @@ class Checks(unittest.TestCase):
         self.write("CMakeLists.txt", "project(onepen VERSION 1.2.3 LANGUAGES CXX)\n")
         self.write("CHANGELOG.md", "# Changes\n\n## 1.2.3\n")
         self.write("src/base/guard.h", "  X(one_rule) /* why */ \\\n")
+        self.write("src/core/CMakeLists.txt", "onepen_unit_test(fence_test\n  SOURCES fence_test.cc)\nforeach(kind small large)\n  add_test(NAME sim_${kind} COMMAND x)\nendforeach()\n")
+        self.write("src/core/fence_test.cc", "TEST(Fence, Holds) {\n  set_guard(Guard::one_rule, false);\n")
+        self.write("tests/process/CMakeLists.txt", "function(onepen_process_test name timeout)\n  onepen_script_test(process_${name} LABELS process)\nendfunction()\nonepen_process_test(races 300)\n")
+        self.write("docs/guarantees.md", self.promise("`fence_test` (`Holds`), `process_races`, `sim_large`; guard `one_rule`"))
         self.write("src/core/fence.cc", '#include "base/guard.h"\nif (guard_on(Guard::one_rule)) return;\nONEPEN_FAILPOINT("core.step");\n')
         self.write("src/home/object/a.h", '#include "core/fence.h"\n')
         self.write("include/onepen/x.h", "#include <onepen/y.h>\n#include <tl/expected.hpp>\n#include <string>\n")
+        self.write("sim/mutations.cc", self.covered("src/core/fence_test.cc"))
         self.write("tests/process/kill.sh", "ONEPEN_FAILPOINT=core.step=kill@2\n")
 
     def tearDown(self):
@@ -28,6 +33,12 @@ class Checks(unittest.TestCase):
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+    def promise(self, shown_by):
+        return f"| promise | shown by |\n|---|---|\n| A rule of `something` | {shown_by} |\n"
+
+    def covered(self, by):
+        return f'  {{Guard::one_rule, "{by}"}},  // why\n'
 
     def broken(self, check, name, text):
         self.assertEqual([], tree.CHECKS[check](self.root), "green before the break")
@@ -58,6 +69,12 @@ class Checks(unittest.TestCase):
     def test_guard_that_protects_nothing(self):
         self.broken("guards", "src/base/guard.h", "  X(one_rule) \\\n  X(other_rule) \\\n")
 
+    def test_guard_whose_test_does_not_switch_it_off(self):
+        self.broken("elsewhere", "src/core/fence_test.cc", "TEST(Fence, Holds) {\n  set_guard(Guard::one_rule_more, false);\n")
+
+    def test_guard_whose_test_is_gone(self):
+        self.broken("elsewhere", "sim/mutations.cc", self.covered("src/core/gone_test.cc"))
+
     def test_failpoint_that_no_source_has(self):
         self.broken("failpoints", "tests/process/more.sh", "ONEPEN_FAILPOINT=core.gone=kill\n")
 
@@ -72,6 +89,15 @@ class Checks(unittest.TestCase):
 
     def test_long_file(self):
         self.broken("file_length", "src/core/long.cc", "\n" * (tree.LIMIT_LINES + 1))
+
+    def test_promise_without_its_test(self):
+        for word in ("process_gone", "races_gone", "HoldsNot", "other_rule", "sim_middle"):
+            with self.subTest(word):
+                self.broken("guarantees", "docs/guarantees.md", self.promise(f"`fence_test`, `{word}`"))
+                self.write("docs/guarantees.md", self.promise("`fence_test`"))
+
+    def test_promise_that_names_no_test(self):
+        self.broken("guarantees", "docs/guarantees.md", self.promise("careful thought"))
 
     def test_purity(self):
         self.assertEqual([], purity.impure(["operator new(unsigned long)", "memcpy", "std::__throw_length_error(char const*)", "XXH3_64bits"]))

@@ -4,34 +4,19 @@ import json
 import os
 import sqlite3
 
-from cases import check, run
-from harness import Worker, log_objects, tree, uri, url
+from cases import Asked, check, run
+from harness import SqlError, Worker, log_objects, tree, uri, url
 
 OK, USAGE, REFUSED, NOT_FOUND, DAMAGED = 0, 2, 3, 6, 7
 
 
-class Commands:
-    def __init__(self, root):
-        self.root = root
-        self.home = root.home_folder()
-        self.cache = root.cache()
-
+class Commands(Asked):
     # --- how it is asked ---------------------------------------------------------------------------------------------
-    def onepen(self, *arguments, expect=OK, cache=None):
-        code, out, err = self.root.onepen(*arguments, "--home", url(self.home), "--cache-root", cache or self.cache)
-        check(code == expect, f"onepen {' '.join(map(str, arguments))} must end with {expect}, not {code}", out, err)
-        return out, err
-
-    def json(self, *arguments, expect=OK, cache=None):
-        out, err = self.onepen(*arguments, "--json", expect=expect, cache=cache)
-        try:
-            return json.loads(out)
-        except ValueError:
-            check(False, f"onepen {' '.join(map(str, arguments))} --json must print one JSON document", out, err)
-
-    def refusal(self, code, *arguments, word=None):
-        """The command fails with this code: a sentence on standard error, and the same as JSON."""
+    def refusal(self, code, *arguments, word=None, out_of=None):
+        """The command fails with this code: a sentence on standard error (after others, when out_of says why), and the same as JSON."""
         out, err = self.onepen(*arguments, expect=code)
+        if out_of:
+            err = err[err.find("onepen: ") :]
         check(out == "" and err.startswith("onepen: ") and len(err) > 30, f"{arguments}: one sentence on standard error is wanted", out, err)
         error = self.json(*arguments, expect=code)["error"]
         check(error["exit_code"] == code and len(error["message"]) > 20, f"{arguments}: the JSON error must carry code and sentence", error)
@@ -91,13 +76,20 @@ class Commands:
         check(self.value("app", "SELECT count(*) FROM t") == 1, "and is not there")
 
     def case_takeover_modes(self):
-        self.onepen("sql", "app", "--write", "CREATE TABLE t(x)")
-        _, err = self.onepen("sql", "app", "--write", "--takeover", "never", "SELECT 1", expect=REFUSED)
-        check("app" in err, "the refusal names the database", err)
+        worker = Worker(self.root, hooks=False)
+        worker.open(uri("app", self.home, self.root.cache(), owner="live"))
+        worker.sql("CREATE TABLE t(x)")
+        sentence = self.refusal(REFUSED, "sql", "app", "--write", "--takeover", "never", "SELECT 1", word="held", out_of="--write names the owner first")
+        check("app" in sentence and "never" in sentence, "the refusal names the database, and what was asked", sentence)
+        worker.sql("INSERT INTO t VALUES (1)")
+        worker.quit()
+        _, err = self.onepen("sql", "app", "--write", "--takeover", "never", "INSERT INTO t VALUES (2)")
+        check("'live'" in err and "closed" in err, "an owner who closed it is nobody any more", err)
+        self.onepen("sql", "app", "--write", "--commit-timeout", "soon", "SELECT 1", expect=USAGE)
         _, err = self.onepen("sql", "app", "--write", "--takeover", "perhaps", "SELECT 1", expect=USAGE)
 
     def case_fenced_owner_and_history(self):
-        worker = Worker(self.root)
+        worker = Worker(self.root, hooks=False)
         worker.open(uri("app", self.home, self.root.cache(), owner="old"))
         worker.sql("CREATE TABLE t(x)")
         worker.sql("INSERT INTO t VALUES (1)")
@@ -111,12 +103,12 @@ class Commands:
         check(owners[1]["closed_epoch"] == owners[0]["epoch"] and owners[1]["closed_sequence"] == owners[0]["last_sequence"], "what the claim closed is the last write of the one before", owners)
         check(owners[0]["pid"] == worker.pid and owners[0]["why"], "who, and why", owners)
         out, _ = self.onepen("history", "app")
-        for word in ("EPOCH", "OWNER", "old", "new", "now", "sequence", str(worker.pid)):
+        for word in ("EPOCH", "OWNER", "old", "new", "closed", "sequence", str(worker.pid)):
             check(word in out, f"the table must show {word}", out)
         status = self.json("status", "app")
         check(status["owner"]["name"] == "new" and status["epoch"] == owners[1]["epoch"] and status["tail"], "status is of now", status)
         out, _ = self.onepen("status", "app")
-        check("new" in out and str(status["epoch"]) in out, "status for people", out)
+        check("new" in out and "closed" in out and str(status["epoch"]) in out and status["released"], "status for people", out)
 
     def case_list_and_status_of_all(self):
         _, err = self.onepen("list")
@@ -141,10 +133,27 @@ class Commands:
         for arguments in ((), ("nonsense",), ("sql",), ("status", "--nonsense"), ("import", "one")):
             code, out, err = self.root.onepen(*arguments)
             check(code == USAGE and "onepen" in out + err, f"onepen {arguments} must end with {USAGE}, not {code}", out, err)
+            code, out, err = self.root.onepen(*arguments, "--json")
+            error = json.loads(out)["error"]
+            check(code == USAGE and error["exit_code"] == USAGE and error["outcome"] == "invalid" and "--help" in error["message"], f"onepen {arguments} --json", out, err)
         code, _, err = self.root.onepen("list")
         check(code == USAGE and "ONEPEN_HOME_URL" in err, "no home: say how to name one", err)
         code, out, _ = self.root.onepen("list", env={"ONEPEN_HOME_URL": url(self.home)})
         check(code == OK, "the environment names the home", out)
+        # Programs in several working folders would mean several places by a relative ONEPEN_CACHE; the extension refuses it too.
+        for command in (("sql", "app", "SELECT 1"), ("sql", "app", "--write", "SELECT 1"), ("verify", "app")):
+            code, _, err = self.root.onepen(*command, env={"ONEPEN_HOME_URL": url(self.home), "ONEPEN_CACHE": "relative/cache"})
+            check(code == USAGE and "absolute" in err and "relative/cache" in err, f"{command}: a relative ONEPEN_CACHE", err)
+        worker = Worker(self.root, hooks=False, env={"ONEPEN_CACHE": "relative/cache"})
+        try:
+            worker.open(uri("app", self.home))
+        except SqlError:
+            pass
+        check("absolute" in worker.sentence(), "and the extension says the same", worker.sentence())
+        worker.quit()
+        check(not (self.root.path / "user/relative").exists() and tree(self.home) == {}, "nothing was made")
+        code, _, err = self.root.onepen("sql", "made", "--write", "SELECT 1", "--home", url(self.home), "--cache-root", "here")
+        check(code == OK and (self.root.path / "user/here").is_dir(), "--cache-root is a path of the working folder, as any on a command line", err)
         for name in ("../x", "a//b", ".hidden", "x" * 300):
             for command in (("status", name), ("history", name), ("verify", name), ("sql", name, "SELECT 1"), ("sql", name, "--write", "SELECT 1")):
                 self.onepen(*command, expect=USAGE)

@@ -13,8 +13,9 @@ let main = null;
 
 const answers = {
   // Hosts without URI names: onepen_use() once, then the plain name.
-  open({ home, name }) {
-    aux.prepare('SELECT onepen_use(?)').get(home);
+  open({ home, name, settings }) {
+    if (settings) aux.prepare('SELECT onepen_use(?, ?)').get(home, settings);
+    else aux.prepare('SELECT onepen_use(?)').get(home);
     main = new Database(name + '.onepen');
     return {};
   },
@@ -26,6 +27,10 @@ const answers = {
       return { rows: [] };
     }
     return { rows: statement.raw().all() };
+  },
+  // As a script that calls process.exit() somewhere: nobody closes anything.
+  leave({ code }) {
+    process.exit(code);
   },
   close() {
     main.close();

@@ -1,8 +1,11 @@
 /* LD_PRELOAD shim: makes chosen file operations of a process fail, as a full or dying disk would.
  *
- *   ONEPEN_FAULT=<call>|<glob of the path>|<N>|<errno>[|once|sticky|short][;...]
- *       call: write sync truncate create link rename mmap mkdir (each stands for all libc functions of its kind, 64-bit variants included)
- *       N: the N-th such call fails; sticky: and all after it; short: half of it is written, then it fails (ENOSPC as it really comes)
+ *   ONEPEN_FAULT=<call>|<glob of the path>|<N>|<errno>[|once|sticky|short|hold][;...]
+ *       call: write sync truncate create link linked rename mmap mkdir (each stands for all libc functions of its kind, 64-bit variants included);
+ *             linked: after a link was made, so that its answer alone is lost
+ *       N: the N-th such call fails; sticky: and all after it; short: half of it is written, then it fails (ENOSPC as it really comes);
+ *       hold: its thread waits there until it is let go, then it fails with errno (OK: it goes on)
+ *   ONEPEN_FAULT_HOLD=<path>    of two FIFOs, <path>.held, opened for writing by the thread that waits, and <path>.go, opened for reading until it may go on
  *   ONEPEN_FAULT_ARM=<file>     counting begins only once this file exists
  *   ONEPEN_FAULT_ROOT=<folder>  only paths below it are looked at
  *   ONEPEN_FAULT_LOG=<file>     each call that was looked at, one a line: "<call> <path>"
@@ -25,24 +28,25 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { MAX_RULES = 8, GO_ON = 0, SHORT = -1 };
+enum { MAX_RULES = 8, GO_ON = 0, SHORT = -1, NO_ERROR = 0 };
 
 struct rule {
   char call[16];
   char pattern[PATH_MAX];
   long left;
   int error;
-  int sticky, is_short;
+  int sticky, is_short, hold;
 };
 
 static struct rule rules[MAX_RULES];
 static int rule_count;
-static const char *arm_file, *root, *log_file, *fired_file;
+static const char *arm_file, *root, *log_file, *fired_file, *hold_path;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int armed;
 
 static int error_number(const char *name) {
+  if (strcmp(name, "OK") == 0) return NO_ERROR;
   if (strcmp(name, "EIO") == 0) return EIO;
   if (strcmp(name, "ENOSPC") == 0) return ENOSPC;
   if (strcmp(name, "EDQUOT") == 0) return EDQUOT;
@@ -56,6 +60,7 @@ static void set_up(void) {
   root = getenv("ONEPEN_FAULT_ROOT");
   log_file = getenv("ONEPEN_FAULT_LOG");
   fired_file = getenv("ONEPEN_FAULT_FIRED");
+  hold_path = getenv("ONEPEN_FAULT_HOLD");
   armed = arm_file == NULL;
   const char *text = getenv("ONEPEN_FAULT");
   if (text == NULL) return;
@@ -70,6 +75,7 @@ static void set_up(void) {
     r->error = error_number(error);
     r->sticky = how != NULL && strcmp(how, "sticky") == 0;
     r->is_short = how != NULL && strcmp(how, "short") == 0;
+    r->hold = how != NULL && strcmp(how, "hold") == 0;
     ++rule_count;
   }
   free(copy);
@@ -85,6 +91,20 @@ static void note(const char *file, const char *call, const char *path) {
   syscall(SYS_close, fd);
 }
 
+static void open_and_close(const char *end, int flags) {
+  char name[PATH_MAX];
+  snprintf(name, sizeof name, "%s.%s", hold_path, end);
+  const long fd = syscall(SYS_openat, AT_FDCWD, name, flags | O_CLOEXEC, 0);
+  if (fd >= 0) syscall(SYS_close, fd);
+}
+
+/* Says that it waits, and waits: opening a FIFO does not return before somebody opens its other end. */
+static void wait_to_be_let_go(void) {
+  if (hold_path == NULL) return;
+  open_and_close("held", O_WRONLY);
+  open_and_close("go", O_RDONLY);
+}
+
 /* 0: go on; SHORT: write half, the next one fails; else the errno to fail with. */
 static int decide(const char *call, const char *path) {
   pthread_once(&once, set_up);
@@ -92,12 +112,12 @@ static int decide(const char *call, const char *path) {
   if (path == NULL || path[0] == '\0') return GO_ON;
   if (root != NULL && strncmp(path, root, strlen(root)) != 0) return GO_ON;
   const int saved = errno;
-  int answer = GO_ON;
+  int answer = GO_ON, hold = 0;
   pthread_mutex_lock(&mutex);
   if (!armed && syscall(SYS_access, arm_file, F_OK) == 0) armed = 1;
   if (armed) {
     note(log_file, call, path);
-    for (int i = 0; i < rule_count && answer == GO_ON; ++i) {
+    for (int i = 0; i < rule_count && answer == GO_ON && !hold; ++i) {
       struct rule *r = &rules[i];
       if (strcmp(r->call, call) != 0 || fnmatch(r->pattern, path, 0) != 0) continue;
       if (r->left > 1) {
@@ -109,12 +129,14 @@ static int decide(const char *call, const char *path) {
         } else {
           if (!r->sticky) r->left = 0;
           answer = r->error;
+          hold = r->hold;
         }
         note(fired_file, call, path);
       }
     }
   }
   pthread_mutex_unlock(&mutex);
+  if (hold) wait_to_be_let_go();
   errno = saved;
   return answer;
 }
@@ -281,7 +303,10 @@ int linkat(int from_folder, const char *from, int to_folder, const char *to, int
   char full[2 * PATH_MAX];
   const int e = decide("link", full_path(to_folder, to, full, sizeof full));
   if (e > 0) FAIL(e, -1);
-  return (int)syscall(SYS_linkat, from_folder, from, to_folder, to, flags);
+  const int done = (int)syscall(SYS_linkat, from_folder, from, to_folder, to, flags);
+  const int lost = done == 0 ? decide("linked", full_path(to_folder, to, full, sizeof full)) : GO_ON;
+  if (lost > 0) FAIL(lost, -1);
+  return done;
 }
 int link(const char *from, const char *to) { return linkat(AT_FDCWD, from, AT_FDCWD, to, 0); }
 

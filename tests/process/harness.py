@@ -48,22 +48,35 @@ def seed():
     return int(text) if text else int.from_bytes(os.urandom(4), "big")
 
 
+MEMORY = pathlib.Path("/dev/shm")
+MEMORY_BYTES = 2 << 30  # what must be free of it
+
+
+def memory_folder():
+    """Where files cost no disk: SIGKILL leaves the page cache in any case, so tests of kills lose nothing by it. None: wherever temporary files go."""
+    try:
+        left = os.statvfs(MEMORY)
+    except OSError:
+        return None
+    return MEMORY if os.access(MEMORY, os.W_OK) and left.f_bavail * left.f_frsize >= MEMORY_BYTES else None
+
+
 class Root:
     """The temporary root of one test: bin/ with the product, and everything the test makes. A context manager."""
 
-    def __init__(self, name):
+    def __init__(self, name, in_memory=False):
         self.name = name
-        self.path = pathlib.Path(tempfile.mkdtemp(prefix=f"onepen-{name}-"))
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix=f"onepen-{name}-", dir=memory_folder() if in_memory else None))
         self.children = []
         self.mounts = []
         self.numbers = {}
         self.as_root = os.geteuid() == 0
         self.path.chmod(0o755)
-        self.bin = self.path / "bin"
-        self.bin.mkdir()
+        self.bin = pathlib.Path(tempfile.mkdtemp(prefix=f"onepen-{name}-bin-"))  # memory may be mounted noexec
+        self.bin.chmod(0o755)
         source = pathlib.Path(os.environ.get("ONEPEN_BUILD_DIR", SOURCE / "build")) / "bin"
         # Copied, because the build folder may not be readable for the unprivileged user.
-        for file in ("onepen", "onepen.so", "onepen_test.so", "onepen_faults.so"):
+        for file in ("onepen", "onepen_app_test", "onepen.so", "onepen_test.so", "onepen_faults.so"):
             if (source / file).exists():
                 shutil.copy2(source / file, self.bin / file)
         shutil.copy2(HERE / "worker.py", self.bin / "worker.py")
@@ -166,6 +179,7 @@ class Root:
                 child.wait()
         for path in reversed(self.mounts):
             subprocess.run(["umount", "-l", str(path)], check=False, capture_output=True)
+        shutil.rmtree(self.bin, ignore_errors=True)
         if kind is None and not os.environ.get("ONEPEN_KEEP"):
             shutil.rmtree(self.path, ignore_errors=True)
         else:
@@ -400,11 +414,11 @@ def reset_kind(status):
     return None if not reset else reset.get("kind")
 
 
-def main(test, name):
+def main(test, name, in_memory=False):
     """Runs one test function with its root; prints what was verified, or the failure, and exits."""
     started = time.monotonic()
     try:
-        with Root(name) as root:
+        with Root(name, in_memory) as root:
             test(root)
     except Failure as failure:
         print(f"{name}: FAILED\n{failure}")

@@ -18,6 +18,9 @@ KILLS_PER_HOME = 30     # then a new home: a rebuild from an empty cache reads t
 TRANSACTIONS = 12       # of one life; a failpoint armed beyond them is not reached and the life ends in good order
 MOST_BARREN = 2         # lives in a row that are killed before a COMMIT; the next change of owner without one would have to wait (flapping, fence.md)
 LATEST_HIT = 40         # failpoints are armed at their 1st .. 40th hit
+# On a thread of their own, which looks after the log when it comes to it: a short life may end before.
+# And whether an empty cache begins with a snapshot depends on whether that thread made one.
+CARETAKERS = ("caretaker.", "snapshot.", "copy.snapshot_", "home.tend_", "home.before_snapshot_", "home.after_snapshot_")
 
 
 class Database:
@@ -109,7 +112,7 @@ def test(root):
     chance = random.Random(start)
     print(f"kill_loop: seed {start}")
     names = calibrate(root, start)
-    killed_at = collections.Counter()
+    killed_at, unreached = collections.Counter(), []
     total = lives = verified = transactions = 0
 
     def finish(db):
@@ -135,8 +138,11 @@ def test(root):
                 db.kills += 1
                 killed_at[name] += 1
                 break
-        check(reached, f"failpoint {name} was reached in the calibration run but not when it was armed")
-        total += 1
+        if reached:
+            total += 1
+        else:
+            check(name.startswith(CARETAKERS), f"failpoint {name} was reached in the calibration run but not when it was armed")
+            unreached.append(name)
         finish(db)
 
     goal = total + RANDOM_IN_QUICK if QUICK else max(KILLS, total + RANDOM_IN_QUICK)
@@ -164,6 +170,8 @@ def test(root):
     finish(db)
     print(f"kill_loop: {total} kills at {len(names)} failpoints and at random moments, {lives} lives, {transactions} transactions acknowledged or landed, each whole and once; "
           f"verify agreed {verified} times ({misses} lives ended before their failpoint)")
+    if unreached:
+        print(f"    not reached in their own round: {', '.join(unreached)}")
     for name, count in sorted(killed_at.items()):
         print(f"    {count:4}  {name}")
 

@@ -14,6 +14,7 @@ import time
 import zlib
 
 # The plan of a transaction follows from (seed, number) alone, so that whoever opens the database next knows what must be in it.
+CHECKPOINT_PATIENCE_MS = 100
 WINDOW = 24  # transactions kept in the table: older ones are deleted by the newer
 
 
@@ -108,7 +109,7 @@ class Process:
         db.execute(f"PRAGMA wal_autocheckpoint={autocheckpoint}")
         db.execute("CREATE TABLE IF NOT EXISTS t(txn INTEGER, part INTEGER, sum INTEGER, body BLOB)")
         db.execute("CREATE TABLE IF NOT EXISTS head(one INTEGER PRIMARY KEY CHECK(one = 1), n INTEGER)")
-        last = held(db, seed, big)
+        last = held(db, lambda number: seed, big)
         say(opened=last)
         for number in range(last + 1, last + 1 + count):
             plan = Plan(seed, number, big)
@@ -125,6 +126,68 @@ class Process:
                 say(vacuum=number)
                 db.execute("VACUUM")
         return {"done": count}
+
+    def op_local(self, seed, life, count, synced=0.0, at_end=True, autocheckpoint=12, conn="main"):
+        """As op_run, for commits that follow in the background: says who made each transaction so far, goes on, and waits for the home now and then.
+
+        Each life has bodies of its own, and `seq` keeps (number, life) of every transaction, so that two branches of one history are told apart."""
+        db = self.conns[conn]
+        doing, number = "setup", 0
+        r = random.Random(f"{seed}.{life}.synced")
+
+        def wait_for_the_home():
+            offset = db.execute("SELECT onepen_synced()").fetchone()[0]
+            say(synced=number, offset=offset)
+
+        try:
+            db.execute(f"PRAGMA wal_autocheckpoint={autocheckpoint}")
+            db.execute("CREATE TABLE IF NOT EXISTS t(txn INTEGER, part INTEGER, sum INTEGER, body BLOB)")
+            db.execute("CREATE TABLE IF NOT EXISTS head(one INTEGER PRIMARY KEY CHECK(one = 1), n INTEGER)")
+            db.execute("CREATE TABLE IF NOT EXISTS seq(n INTEGER PRIMARY KEY, life INTEGER)")
+            history = db.execute("SELECT n, life FROM seq ORDER BY n").fetchall()
+            lives = dict(history)
+            if (last := held(db, lambda n: f"{seed}.{lives[n]}", True)) != len(history):
+                raise RuntimeError(f"head says {last} transactions, seq has {len(history)}")
+            say(opened=history, status=json.loads(db.execute("SELECT onepen_status()").fetchone()[0]))
+            for number in range(last + 1, last + 1 + count):
+                plan = Plan(f"{seed}.{life}", number)
+                if plan.rollback:
+                    db.execute("BEGIN")
+                    db.execute("DELETE FROM t")
+                    db.execute("ROLLBACK")
+                doing = "transaction"
+                say(trying=number)
+                apply(db, f"{seed}.{life}", plan, life)
+                say(committed=number)
+                doing = "checkpoint"
+                if plan.checkpoint:  # it is told "busy" while commits are pending or a snapshot is made, and need not wait for them
+                    db.execute(f"PRAGMA busy_timeout={CHECKPOINT_PATIENCE_MS}")
+                    db.execute(f"PRAGMA wal_checkpoint({plan.checkpoint})").fetchall()
+                    db.execute("PRAGMA busy_timeout=60000")
+                doing = "vacuum"
+                if plan.vacuum:
+                    db.execute("VACUUM")
+                doing = "synced"
+                if r.random() < synced:
+                    wait_for_the_home()
+            if at_end:
+                wait_for_the_home()
+        except sqlite3.Error as error:
+            line = {"refused": number, "doing": doing, **failed(error)}
+            line.pop("ok")
+            if db.in_transaction:
+                try:
+                    db.execute("ROLLBACK")
+                except sqlite3.Error as again:
+                    line["rollback"] = str(again)
+            line["sentence"] = self.conns["aux"].execute("SELECT onepen_error()").fetchone()[0]
+            line["status"] = json.loads(db.execute("SELECT onepen_status()").fetchone()[0])
+            say(**line)
+        return {"done": count}
+
+    def op_leave(self, code=0):
+        """Ends at once, as a program does that never closes: no destructor, no exit handler."""
+        os._exit(code)
 
     def op_fill(self, first, count, size, conn="main", blobs=1, stop_on_reset=True):
         """Transactions that may fail: each is reported as it was answered. Goes on while the handle does."""
@@ -156,7 +219,7 @@ class Process:
         return {"done": True}
 
 
-def apply(db, seed, plan):
+def apply(db, seed, plan, life=None):
     db.execute("BEGIN IMMEDIATE")
     for part, size in plan.rows:
         body = plan.body(seed, part, size)
@@ -169,16 +232,18 @@ def apply(db, seed, plan):
         db.execute("RELEASE s")
     db.execute("DELETE FROM t WHERE txn <= ?", (plan.number - WINDOW,))
     db.execute("INSERT INTO head VALUES(1, ?) ON CONFLICT(one) DO UPDATE SET n = excluded.n", (plan.number,))
+    if life is not None:
+        db.execute("INSERT INTO seq VALUES(?, ?)", (plan.number, life))
     db.execute("COMMIT")
 
 
-def held(db, seed, big):
+def held(db, seed_of, big):
     """The number of the last transaction, after every row was compared with the plan: each whole, once, and nothing else."""
     row = db.execute("SELECT n FROM head").fetchone()
     last = row[0] if row else 0
     want = {}
     for number in range(max(1, last - WINDOW + 1), last + 1):
-        plan = Plan(seed, number, big)
+        plan = Plan(seed_of(number), number, big)
         for part, size in plan.rows:
             want[(number, part)] = size
     got = {}
