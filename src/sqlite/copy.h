@@ -34,6 +34,7 @@
 #include "base/runtime.h"
 #include "io/disk.h"
 #include "owner/owner.h"
+#include "sqlite/wal_place.h"
 
 namespace onepen::sqlite {
 
@@ -46,13 +47,6 @@ struct CommitState {
   std::uint32_t page_count = 0;
   std::uint32_t page_size = 0;  // 0: no commit yet
   bool operator==(const CommitState&) const = default;
-};
-
-// Where a commit ends in the copy's WAL: the WAL is told by its salts (SQLite draws new ones whenever it begins it anew). frame 0: before its first frame.
-struct WalPlace {
-  std::uint32_t salt1 = 0, salt2 = 0;
-  std::uint32_t frame = 0;
-  bool operator==(const WalPlace&) const = default;
 };
 
 // A commit that the WAL holds and the stream, as far as is known, does not.
@@ -84,6 +78,12 @@ class Copy : public owner::Fold, public owner::ClaimLog {
   // on the copy. progress may be empty. Errors: not_found (no such stream), what the home refused, what apply() answers.
   Result<> catch_up(core::Stream& stream, const std::function<void(const owner::Progress&)>& progress = {});
 
+  // From here on what apply() is given is written into the WAL, under SQLite connections that read meanwhile (live_target.h): a follower's. Nothing is pending,
+  // everything is settled, and there is a commit. A copy that turns out not to fit its stream is not moved aside then, since it is open: apply() and start_over()
+  // answer state_mismatch (diverged) or gone, and it is left to the next acquire. rest() ends it: no more is applied, and connections may close.
+  // Errors: unavailable; state_mismatch: somebody else wrote to it.
+  virtual Result<> go_live() = 0;
+  virtual void rest() = 0;
   virtual const std::string& db_path() const = 0;  // the file exists once a commit was applied and settled
   virtual const std::string& folder() const = 0;  // of this copy: db, db-wal, db-shm, pages, state, claims, lock
   // The newest commit that this copy holds and that is known to be in the stream. Its offset moves on with claims and control records behind it.

@@ -26,6 +26,8 @@ class LocalCopy final : public Copy {
 
   Result<> load();
 
+  Result<> go_live() override;
+  void rest() override;
   const std::string& db_path() const override { return files_.db; }
   const std::string& folder() const override { return folder_.path; }
   CommitState state() const override;
@@ -74,6 +76,7 @@ class LocalCopy final : public Copy {
   Result<> open_files();
   Result<> begin_with(FoundCopy found);
   Result<> begin_empty();
+  SettleHooks hooks();
   Result<> begin_at(PageTable table, CommitState state);
   Result<> start_applier(PageTable table, CommitState state);
   Result<std::string> set_aside(std::string kind, std::string why, const std::optional<FoundDatabase>& found = std::nullopt);
@@ -138,6 +141,7 @@ class LocalCopy final : public Copy {
   std::uint32_t wal_began_with_ = kUnknownCount;
   std::optional<Meeting> meeting_;
   Incarnation began_incarnation_{};
+  bool live_ = false;
   std::uint64_t restarts_ = 0;
   std::atomic<bool> from_scratch_{false};  // holds nothing but what it read from the stream since it was acquired empty
 };

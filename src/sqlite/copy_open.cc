@@ -1,9 +1,11 @@
 // What the opening thread does with a copy: finds out what it holds, and brings it up to date with the stream.
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "base/failpoint.h"
 #include "base/guard.h"
 #include "sqlite/copy_local.h"
+#include "sqlite/live_target.h"
 #include "sqlite/snapshot_choice.h"
 
 namespace onepen::sqlite {
@@ -121,10 +123,8 @@ Result<> LocalCopy::begin_at(PageTable table, CommitState state) {
   return write_record(state, place_, state, place_);
 }
 
-Result<> LocalCopy::start_applier(PageTable table, CommitState state) {
-  table.track_changes();
-  began_incarnation_ = state.incarnation;
-  Applier::Hooks hooks;
+SettleHooks LocalCopy::hooks() {
+  SettleHooks hooks;
   hooks.remember = [this](const CommitState& settled, const CommitState& next, const std::optional<WalPlace>& place) {
     return remember_batch(settled, next, place);
   };
@@ -136,9 +136,35 @@ Result<> LocalCopy::start_applier(PageTable table, CommitState state) {
     record_stale_ = true;
     return {};
   };
+  hooks.begun = [this](std::uint32_t salt1, std::uint32_t salt2) { return wal_begun(salt1, salt2); };
+  hooks.published = [this](const WalPlace& place) {
+    Lock lock(mutex_);
+    place_ = place;
+    wal_there_ = true;
+  };
+  return hooks;
+}
+
+Result<> LocalCopy::start_applier(PageTable table, CommitState state) {
+  table.track_changes();
+  began_incarnation_ = state.incarnation;
   Lock lock(mutex_);
-  applier_.emplace(disk_, files_, std::move(table), std::move(state), std::move(hooks));
+  applier_.emplace(disk_, files_, std::move(table), std::move(state), hooks());
   return {};
+}
+
+Result<> LocalCopy::go_live() {
+  const CommitState now = std::as_const(*applier_).state();
+  ONEPEN_CHECK(found_pending_.empty() && now.ordinal != 0, "a copy that is read while it goes on holds a database, and nothing of its own");
+  auto target = LiveTarget::open(runtime_, disk_, files_, now, wal_there_ && place_ ? *place_ : WalPlace{}, hooks());
+  if (!target) return tl::unexpected(target.error());
+  applier_->aim_at(std::move(*target));
+  live_ = true;
+  return {};
+}
+
+void LocalCopy::rest() {
+  if (live_) applier_->close_files();
 }
 
 Result<> LocalCopy::remember_batch(const CommitState& settled, const CommitState& next, const std::optional<WalPlace>& place) {
@@ -200,7 +226,7 @@ Result<> LocalCopy::fold_left_wal() {
 Result<> LocalCopy::apply(const core::Record& record) {
   if (landed_ < found_pending_.size()) return meet(record);
   if (record.kind == core::RecordKind::data) {
-    if (auto folded = fold_left_wal(); !folded) return folded;
+    if (auto folded = live_ ? Result<>{} : fold_left_wal(); !folded) return folded;
   }
   return after_failure(record, applier_->apply(record));
 }
@@ -227,6 +253,12 @@ Result<> LocalCopy::after_failure(const core::Record& record, Result<> done) {
 }
 
 Result<> LocalCopy::give_up(const core::Record& record, std::string_view kind, std::string why) {
+  if (live_) {
+    poisoned_ = why;
+    const CommitState now = std::as_const(*applier_).state();
+    if (auto noted = write_record(now, place_, now, place_, true); !noted) return noted;
+    return tl::unexpected(Error{Outcome::state_mismatch, std::move(why), {}});
+  }
   const bool other_history = !began_incarnation_.nil() && !(record.incarnation == began_incarnation_);
   auto aside = set_aside(other_history ? "rewound" : std::string(kind), std::move(why));
   if (!aside) return tl::unexpected(aside.error());
@@ -235,6 +267,8 @@ Result<> LocalCopy::give_up(const core::Record& record, std::string_view kind, s
 }
 
 Result<> LocalCopy::start_over() {
+  if (live_)
+    return tl::unexpected(Error{Outcome::gone, "the stream no longer has the position up to which this copy was read. Open it again", {}});
   const bool holds_commits = std::as_const(*applier_).state().ordinal != 0 || landed_ < found_pending_.size();
   if (holds_commits) {
     auto aside = set_aside("rewound", "the stream no longer has the position up to which this copy was read");
