@@ -171,6 +171,31 @@ void Applier::landed(const CommitState& next, const std::vector<PageHash>& hashe
   settled_ = next;
 }
 
+Result<> Applier::replace(const CommitState& next, const PageTable& table, const ReadPage& image) {
+  void_run();
+  ONEPEN_CHECK(state_ == settled_, "another database, and nothing on its way into this one");
+  if (table.page_size() != table_.page_size())
+    return diverged(fmt::format("the database of the stream has pages of {} bytes now, this copy has pages of {}", table.page_size(), table_.page_size()));
+  std::vector<PageHash> changed;
+  const std::uint32_t lock_page = lock_byte_page(next.page_size);
+  for (std::uint32_t page = 1; page <= next.page_count; ++page) {
+    if (page != lock_page && (page > table_.page_count() || table_.hash(page) != table.hash(page))) changed.emplace_back(page, table.hash(page));
+  }
+  if (changed.empty()) changed.emplace_back(1, table.hash(1));  // it may be shorter all the same, and a commit has a page
+  image_.resize(next.page_size);
+  present_.resize(next.page_size);
+  if (auto begun = target_->begin(state_, next.page_size); !begun) return begun;
+  for (std::size_t i = 0; i < changed.size(); ++i) {
+    if (auto got = image(changed[i].first, image_); !got) return got;
+    if (auto added = target_->add(changed[i].first, i + 1 == changed.size() ? next.page_count : 0, image_); !added) return added;
+  }
+  target_->end(next.page_count);
+  table_.commit(next.page_count, changed, next.page_size);
+  state_ = next;
+  ONEPEN_CHECK(table_.sum() == next.page_sum, "what differs was replaced");
+  return settle();
+}
+
 void Applier::close_files() {
   target_->close();
   run_.reset();

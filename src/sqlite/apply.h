@@ -29,6 +29,11 @@ class Applier {
   Result<> apply(const core::Record& record);
   Result<> settle();
 
+  // The database becomes another one, of which `table` has the hashes and `image` reads the pages: what differs is written and settled at once. Nothing waits for
+  // settle(); an unfinished commit is taken back. Errors: as settle(), and those of `image`; state_mismatch: pages of another size.
+  using ReadPage = std::function<Result<>(std::uint32_t page, std::span<std::byte> out)>;
+  Result<> replace(const CommitState& next, const PageTable& table, const ReadPage& image);
+
   // A commit that SQLite itself wrote, or writes, is in the stream; nothing may be waiting for settle(). check_landed: state_mismatch when `next` is not what
   // the hashes give; changes nothing. landed: takes it over.
   Result<> check_landed(const CommitState& next, const std::vector<PageHash>& hashes) const;

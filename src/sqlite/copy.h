@@ -83,6 +83,9 @@ class Copy : public owner::Fold, public owner::ClaimLog {
   // answer state_mismatch (diverged) or gone, and it is left to the next acquire. rest() ends it: no more is applied, and connections may close.
   // Errors: unavailable; state_mismatch: somebody else wrote to it.
   virtual Result<> go_live() = 0;
+  // Live, and the stream has no position behind which to read on: everything is read anew, and what differs is shown as one change. While it reads, readers see
+  // what was there. Errors: Copy::catch_up's; state_mismatch: a database with pages of another size.
+  virtual Result<> begin_anew(core::Stream& stream) = 0;
   virtual void rest() = 0;
   virtual const std::string& db_path() const = 0;  // the file exists once a commit was applied and settled
   virtual const std::string& folder() const = 0;  // of this copy: db, db-wal, db-shm, pages, state, claims, lock

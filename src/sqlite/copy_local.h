@@ -27,6 +27,7 @@ class LocalCopy final : public Copy {
   Result<> load();
 
   Result<> go_live() override;
+  Result<> begin_anew(core::Stream& stream) override;
   void rest() override;
   const std::string& db_path() const override { return files_.db; }
   const std::string& folder() const override { return folder_.path; }

@@ -1,11 +1,14 @@
 // What the opening thread does with a copy: finds out what it holds, and brings it up to date with the stream.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/failpoint.h"
 #include "base/guard.h"
 #include "sqlite/copy_local.h"
 #include "sqlite/live_target.h"
+#include "sqlite/rebuild.h"
 #include "sqlite/snapshot_choice.h"
 
 namespace onepen::sqlite {
@@ -161,6 +164,32 @@ Result<> LocalCopy::go_live() {
   applier_->aim_at(std::move(*target));
   live_ = true;
   return {};
+}
+
+Result<> LocalCopy::begin_anew(core::Stream& stream) {
+  ONEPEN_CHECK(live_, "only a copy that is read is changed under its readers");
+  const DatabaseFiles scratch{files_.snapshot()};
+  for (const std::string& path : {scratch.batch(), scratch.wal(), scratch.snapshot(), scratch.db}) {
+    if (auto removed = remove_from(disk_, path); !removed) return removed;
+  }
+  auto next = rebuild_into(runtime_, disk_, stream, scratch.db, {});
+  if (!next) return tl::unexpected(next.error());
+  auto replaced = [&]() -> Result<> {
+    if (next->ordinal == 0) return tl::unexpected(Error{Outcome::not_found, "the stream holds no database any more", {}});
+    auto file = open_on(disk_, scratch.db, io::OpenMode::read);
+    if (!file) return tl::unexpected(file.error());
+    auto table = scan_pages(**file, next->page_size, next->page_count);
+    if (!table) return tl::unexpected(table.error());
+    return applier_->replace(*next, *table, [&](std::uint32_t page, std::span<std::byte> out) -> Result<> {
+      auto got = of_disk((*file)->read_at((std::uint64_t{page} - 1) * out.size(), out));
+      if (!got) return tl::unexpected(got.error());
+      std::fill(out.begin() + static_cast<std::ptrdiff_t>(*got), out.end(), std::byte{0});
+      return {};
+    });
+  }();
+  static_cast<void>(remove_from(disk_, scratch.db));  // scrap; the next acquire removes it as well
+  if (replaced) began_incarnation_ = next->incarnation;
+  return replaced;
 }
 
 void LocalCopy::rest() {

@@ -89,6 +89,10 @@ Result<bool> Follow::read_on() {
   const Instant before = runtime_.now();
   asked_.store(false);
   const auto read = stream_->read(position_, core::ReadLimit{});
+  if (!read && (read.error().outcome == Outcome::gone || read.error().outcome == Outcome::incarnation_changed)) {
+    if (const auto anew = begin_anew(read.error()); !anew) return tl::unexpected(anew.error());
+    return true;
+  }
   if (!read) return tl::unexpected(Error{read.error().outcome, read.error().message, read.error().current});
   for (const core::Record& record : read->records) {
     if (const auto applied = copy_.apply(record); !applied) return tl::unexpected(applied.error());
@@ -110,6 +114,20 @@ Result<bool> Follow::read_on() {
   if (moved && callbacks_.moved) callbacks_.moved();
   if (moved || read->up_to_date) changed_.wake_all();
   return !read->records.empty();
+}
+
+Result<> Follow::begin_anew(const core::Refusal& why) {
+  log_(LogLevel::info, fmt::format("'{}' is read anew, and its readers go on meanwhile with what they see: {}", name_, why.message));
+  if (const auto anew = copy_.begin_anew(*stream_); !anew) return anew;
+  position_ = copy_.position();
+  commits_before_ = copy_.state().ordinal;
+  {
+    const Lock lock(mutex_);
+    status_.state = copy_.state();
+  }
+  if (callbacks_.moved) callbacks_.moved();
+  changed_.wake_all();
+  return {};
 }
 
 bool Follow::pause(std::chrono::nanoseconds time) { return wake_->wait_until(runtime_.now() + time); }

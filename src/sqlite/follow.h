@@ -2,8 +2,8 @@
 //
 //     read ──records──▶ apply, settle ──▶ read …          up to date: wait for more, as the home can; a failure is tried again, more and more slowly
 //
-// What cannot be followed any further ends it, once (`ended`): the stream has a new history, was removed, or was trimmed past where the copy is; somebody wrote to
-// the copy; its disk failed. Readers go on with what they see, if they are let (I8: it carries its offset).
+// A stream that was restored, or trimmed past where the copy is, is read anew, and readers see it when it is whole. What cannot be followed any further ends it, once
+// (`ended`): the stream was removed; somebody wrote to the copy; its disk failed. Readers go on with what they see, if they are let (I8: it carries its offset).
 // Thread-safety: begin and stop from one thread; the rest from any.
 #pragma once
 #include <atomic>
@@ -50,6 +50,7 @@ class Follow {
  private:
   void run();
   Result<bool> read_on();
+  Result<> begin_anew(const core::Refusal& why);
   Result<> show();
   bool pause(std::chrono::nanoseconds time);
   void failed(const Error& error);

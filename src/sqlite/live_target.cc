@@ -194,7 +194,8 @@ Result<> LiveTarget::read(std::uint32_t page, std::span<std::byte> out) {
 }
 
 Result<> LiveTarget::settle(const CommitState& settled, const CommitState& next, PageTable& table, const SettleHooks& hooks) {
-  if (next.ordinal == settled.ordinal) return hooks.remember ? hooks.remember(settled, next, std::nullopt) : Result<>{};
+  const bool same = next.ordinal == settled.ordinal && next.page_sum == settled.page_sum && next.page_count == settled.page_count;
+  if (same && !last_) return hooks.remember ? hooks.remember(settled, next, std::nullopt) : Result<>{};
   if (!wal_ || !last_) return io_failed("settle", files_.db);
   if (auto locked = lock(); !locked) return locked;
   auto done = [&]() -> Result<> {

@@ -143,6 +143,33 @@ TEST_F(FollowTest, ReadsAreRefusedWhenTheHomeWasNotHeardForTooLong) {
   EXPECT_TRUE(has(told(), "mode=ro")) << told();
 }
 
+TEST_F(FollowTest, ARestoredStreamIsShownInPlace) {
+  Sql db(uri("a"));
+  db.ok("CREATE TABLE t(n); INSERT INTO t VALUES (1)");
+  const auto home = world().handle();
+  const StreamName name = *StreamName::parse("app");
+  const std::size_t kept = home->records(name).size();
+  const Sql follower(ro("f"));
+  db.ok("INSERT INTO t VALUES (2); CREATE TABLE gone(x); INSERT INTO gone VALUES (randomblob(300000))");
+  meet(db, follower);
+  const std::string path = follower.ok("SELECT file FROM pragma_database_list WHERE name = 'main'");
+  follower.ok("BEGIN");
+  EXPECT_EQ(follower.ok("SELECT count(*) FROM gone"), "1");
+  db.close();
+  home->new_history(name, kept);  // as `onepen restore` does
+  const Sql again(uri("b"));
+  again.ok("INSERT INTO t VALUES (3)");
+  const Sql other(ro("f"));
+  meet(again, other);
+  EXPECT_EQ(other.ok("SELECT group_concat(n) FROM t"), "1,3");
+  EXPECT_EQ(other.ok("SELECT file FROM pragma_database_list WHERE name = 'main'"), path) << "the same copy, under the same connections";
+  EXPECT_EQ(follower.ok("SELECT count(*) FROM gone"), "1") << "its transaction is open";
+  follower.ok("COMMIT");
+  EXPECT_EQ(follower.ok("SELECT group_concat(n) FROM t"), "1,3");
+  EXPECT_EQ(follower.run("SELECT * FROM gone").code, SQLITE_ERROR);
+  expect_rebuilds(other);
+}
+
 TEST_F(FollowTest, SomebodyWhoWritesToTheCopyEndsIt) {
   const Sql db(uri("a"));
   db.ok("CREATE TABLE t(n); INSERT INTO t VALUES (1)");
