@@ -234,11 +234,14 @@ TEST_F(ObjectTest, RequestsOfAnOpen) {
     for (int i = 0; i < 20; ++i) ASSERT_EQ(commit(*owner, std::to_string(i)).kind, Kind::acknowledged);
   }
   Machine cold(*this, "cold", 5);
+  // Confirmed: the `ready` record, which each of them sends on its own thread, is not on its way beside the next open, nor half counted.
   auto first = cold.must_open();
+  ASSERT_TRUE(first->confirm(in(30s)));
   const auto of_cold = cold.store->requests_here();
   Machine warm(*this, "warm", 6);
   warm.fold = cold.fold;
   auto second = warm.must_open();
+  ASSERT_TRUE(second->confirm(in(30s)));
   const auto of_warm = warm.store->requests_here();
   EXPECT_LE(first->status().claim_requests, 4u);
   EXPECT_LE(second->status().claim_requests, 4u);

@@ -74,6 +74,12 @@ class Copy : public owner::Fold, public owner::ClaimLog {
   // copy of this database.
   static Result<std::unique_ptr<Copy>> acquire(Runtime& runtime, io::Disk& disk, const CopyPlace& place, const Log& log, CopyUse use = CopyUse::write);
 
+  // A replica: the database file lies where the user said, for plain SQLite of any process to read, and what is known of it in the folder "<db_path>-onepen"
+  // beside. It is only followed: begin_anew() while it holds nothing, then go_live(), and catch_up() never. What lies there and is no replica of this database
+  // is refused (invalid); a replica that was written to, or that a loss of power has torn, is moved to "<db_path>.<time>-<kind>", and it holds nothing again.
+  // Errors: invalid; unavailable (disk; another process keeps it; it is open while it would have to be moved).
+  static Result<std::unique_ptr<Copy>> acquire_at(Runtime& runtime, io::Disk& disk, const CopyPlace& place, const std::string& db_path, const Log& log);
+
   // Reads from position() to the tail, applies and settles: how a follower and the command line bring a copy up to date. While no SQLite connection is
   // on the copy. progress may be empty. Errors: not_found (no such stream), what the home refused, what apply() answers.
   Result<> catch_up(core::Stream& stream, const std::function<void(const owner::Progress&)>& progress = {});
@@ -83,9 +89,9 @@ class Copy : public owner::Fold, public owner::ClaimLog {
   // answer state_mismatch (diverged) or gone, and it is left to the next acquire. rest() ends it: no more is applied, and connections may close.
   // Errors: unavailable; state_mismatch: somebody else wrote to it.
   virtual Result<> go_live() = 0;
-  // Live, and the stream has no position behind which to read on: everything is read anew, and what differs is shown as one change. While it reads, readers see
+  // A replica that holds nothing: reads the whole stream. Live, and the stream has no position behind which to read on: everything is read anew, and what differs is shown as one change. While it reads, readers see
   // what was there. Errors: Copy::catch_up's; state_mismatch: a database with pages of another size.
-  virtual Result<> begin_anew(core::Stream& stream) = 0;
+  virtual Result<> begin_anew(core::Stream& stream, const std::function<void(const owner::Progress&)>& progress = {}) = 0;
   virtual void rest() = 0;
   virtual const std::string& db_path() const = 0;  // the file exists once a commit was applied and settled
   virtual const std::string& folder() const = 0;  // of this copy: db, db-wal, db-shm, pages, state, claims, lock

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/failpoint.h"
 #include "base/guard.h"
+#include "io/paths.h"
 #include "sqlite/copy_local.h"
 #include "sqlite/live_target.h"
 #include "sqlite/rebuild.h"
@@ -27,10 +28,12 @@ Result<> LocalCopy::load() {
   auto claims = owner::DiskClaimLog::open(disk_, folder_.path + "/claims");
   if (!claims) return tl::unexpected(claims.error());
   claims_ = std::move(*claims);
-  auto moved = finish_moving_aside(disk_, folder_.path, log_);
-  if (!moved) return tl::unexpected(moved.error());
-  salvaged_ = std::move(*moved);
-  if (auto discarded = finish_discarding(disk_, folder_.path); !discarded) return discarded;
+  if (!replica_) {
+    auto moved = finish_moving_aside(disk_, folder_.path, log_);
+    if (!moved) return tl::unexpected(moved.error());
+    salvaged_ = std::move(*moved);
+    if (auto discarded = finish_discarding(disk_, folder_.path); !discarded) return discarded;
+  }
   if (auto opened = open_files(); !opened) return opened;
   // Scrap: a batch, and a snapshot, that were never made to count.
   for (const std::string& scrap : {files_.batch(), files_.snapshot()}) {
@@ -47,7 +50,7 @@ Result<> LocalCopy::load() {
   // SQLite syncs the folder of a WAL in the process that made it. Killed before that, it leaves one whose name the power can take, and what was there before,
   // with everything that later processes commit into it.
   if (disk_.size(files_.wal())) {
-    if (auto named = of_disk(disk_.sync_folder(folder_.path)); !named) return named;
+    if (auto named = of_disk(disk_.sync_folder(io::folder_of(files_.db))); !named) return named;
   }
   auto found = find_copy(disk_, files_, record, boot_, *pages_);
   if (!found) return tl::unexpected(found.error());
@@ -56,6 +59,7 @@ Result<> LocalCopy::load() {
     if (auto written = write_again(disk_, files_.wal(), files_.batch()); !written) return written;
   }
   if (record && record->poisoned) found->fits = false, found->why = "this copy was marked as not to be trusted: " + record->why;
+  if (replica_ && found->fits && !found->pending.empty()) found->fits = false, found->why = "it was written to by something else than Onepen";
   if (!found->fits) {
     found_pending_ = std::move(found->pending);
     pending_known_ = found->pending_known;
@@ -70,8 +74,8 @@ Result<> LocalCopy::load() {
                      "machine lay that nobody had synced or sent: lost by a power loss, or by damage of the disk",
                      folder_.path, found->wal_pages.size(), found->dropped, found->dropped == 1 ? "" : "s"));
   }
-  // It speaks of a process that is gone: SQLite makes it anew from the WAL.
-  if (auto removed = remove_from(disk_, files_.shm()); !removed) return removed;
+  // It speaks of a process that is gone: SQLite makes it anew from the WAL. (Others may have a replica open, and use it.)
+  if (auto removed = replica_ ? Result<>{} : remove_from(disk_, files_.shm()); !removed) return removed;
   if (record && found->state == record->next) {
     sent_ = record->sent;
     sent_at_ = record->next.ordinal;
@@ -166,13 +170,15 @@ Result<> LocalCopy::go_live() {
   return {};
 }
 
-Result<> LocalCopy::begin_anew(core::Stream& stream) {
-  ONEPEN_CHECK(live_, "only a copy that is read is changed under its readers");
+Result<> LocalCopy::begin_anew(core::Stream& stream, const std::function<void(const owner::Progress&)>& progress) {
+  ONEPEN_CHECK(live_ || (replica_ && std::as_const(*applier_).state().ordinal == 0), "only a copy that is read is changed under its readers");
   const DatabaseFiles scratch{files_.snapshot()};
   for (const std::string& path : {scratch.batch(), scratch.wal(), scratch.snapshot(), scratch.db}) {
     if (auto removed = remove_from(disk_, path); !removed) return removed;
   }
-  auto next = rebuild_into(runtime_, disk_, stream, scratch.db, {});
+  RebuildOptions options;
+  options.progress = progress;
+  auto next = rebuild_into(runtime_, disk_, stream, scratch.db, options);
   if (!next) return tl::unexpected(next.error());
   auto replaced = [&]() -> Result<> {
     if (next->ordinal == 0) return tl::unexpected(Error{Outcome::not_found, "the stream holds no database any more", {}});
@@ -180,6 +186,11 @@ Result<> LocalCopy::begin_anew(core::Stream& stream) {
     if (!file) return tl::unexpected(file.error());
     auto table = scan_pages(**file, next->page_size, next->page_count);
     if (!table) return tl::unexpected(table.error());
+    if (!live_) {
+      if (auto synced = of_disk((*file)->sync()); !synced) return synced;
+      file->reset();
+      return place_scratch(scratch.db, *next, std::move(*table));
+    }
     return applier_->replace(*next, *table, [&](std::uint32_t page, std::span<std::byte> out) -> Result<> {
       auto got = of_disk((*file)->read_at((std::uint64_t{page} - 1) * out.size(), out));
       if (!got) return tl::unexpected(got.error());
@@ -336,6 +347,7 @@ Result<std::string> LocalCopy::salvage(std::string_view kind, std::string_view w
 }
 
 Result<std::string> LocalCopy::set_aside(std::string kind, std::string why, const std::optional<FoundDatabase>& found) {
+  if (replica_) return move_replica(kind, why);
   Salvage salvage{std::move(kind), std::move(why), place_of_copy_, folder_.path};
   salvage.expected = state_file_->record();
   salvage.found = found;

@@ -90,12 +90,11 @@ Result<> LiveTarget::find(const CommitState& state, const WalPlace& place, const
   head_.sum = checksum(**header);
   std::tie(head_.salt1, head_.salt2) = salts(**header);
   page_count_ = state.page_count;
-  const bool same_wal = scan->page_size != 0 && scan->end.salt1 == head_.salt1 && scan->end.salt2 == head_.salt2;
-  if (scan->end.frame == 0 || (head_.frames == 0 && !same_wal)) {
-    if (head_.frames != 0) return tl::unexpected(foreign());
-    return begin_wal(state, hooks);
-  }
-  if (!same_wal || scan->page_size != state.page_size || !(scan->end == place) || head_.frames > scan->end.frame) return tl::unexpected(foreign());
+  if (scan->end.frame == 0) return head_.frames == 0 ? begin_wal(state, hooks) : tl::unexpected(foreign());
+  if (scan->page_size != state.page_size || !(scan->end == place)) return tl::unexpected(foreign());
+  // An index without frames is behind this WAL, or was begun anew when the database file had all of it: then the WAL counts once more, and says the same.
+  const bool same_wal = scan->end.salt1 == head_.salt1 && scan->end.salt2 == head_.salt2;
+  if (same_wal ? head_.frames > scan->end.frame : head_.frames != 0) return tl::unexpected(foreign());
   return take_wal(*scan);
 }
 
@@ -115,6 +114,8 @@ Result<> LiveTarget::take_wal(const WalScan& scan) {
     if (auto added = index_->add(frame, scan.frames[frame - 1].page_number); !added) return added;
   }
   head_.frames = scan.end.frame;
+  head_.salt1 = scan.end.salt1;
+  head_.salt2 = scan.end.salt2;
   head_.page_count = scan.page_count;
   head_.sum = scan.checksum;
   return index_->publish(head_);
