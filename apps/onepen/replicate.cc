@@ -44,7 +44,8 @@ void tell(const Common& common, const ReplicateOptions& options, const sqlite::C
     print_json(nlohmann::json{{"name", options.name}, {"file", options.file}, {"commits", state.ordinal}, {"offset", state.offset.text}, {"bytes", bytes}});
     return;
   }
-  print(fmt::format("{} {}: '{}' as of commit {}, {}. Its offset is {}.\n", options.file, what, options.name, state.ordinal, byte_count(bytes), state.offset.text));
+  print(fmt::format("{} {}: '{}' as of commit {}, {}. Its offset is {}.\n", options.file, what, options.name, state.ordinal, byte_count(bytes),
+                    state.offset.text));
 }
 
 }  // namespace
@@ -63,7 +64,8 @@ int run_replicate(const Common& common, const ReplicateOptions& options) {
   if (!copy) return report(common, copy.error());
   if ((*copy)->state().ordinal == 0) {
     ProgressBar bar;
-    const auto read = (*copy)->begin_anew(*stream, [&](const owner::Progress& progress) { bar.show(progress.step, progress.done_bytes, progress.total_bytes); });
+    const auto read =
+        (*copy)->begin_anew(*stream, [&](const owner::Progress& progress) { bar.show(progress.step, progress.done_bytes, progress.total_bytes); });
     if (!read) return report(common, read.error(), ErrorOf::content);
   }
   if (const auto live = (*copy)->go_live(); !live) return report(common, live.error(), ErrorOf::content);

@@ -13,17 +13,17 @@
 namespace onepen {
 
 struct FollowOptions {
-  std::string cache_root;                  // folder of local copies, absolute; empty: ONEPEN_CACHE, else ~/.cache/onepen
+  std::string cache_root;  // folder of local copies, absolute; empty: ONEPEN_CACHE, else ~/.cache/onepen
   std::optional<Duration> max_staleness{};  // reads are refused when the home was last heard longer ago; none: never
   std::function<void(const Progress&)> progress{};  // of open(), on its thread
 };
 
 struct FollowerStatus {
-  Offset offset;                        // reads that begin now see everything up to it, at least
-  std::uint64_t commits;                // since the beginning of the stream
-  std::optional<Duration> staleness;    // since the home last said that there was nothing more; none: it has not yet
-  std::string trouble;                  // why it has not said so since; empty: all is well
-  std::optional<Reset> reset;           // it was removed, or its copy written to or lost: nothing is read any more, and reads are refused
+  Offset offset;  // reads that begin now see everything up to it, at least
+  std::uint64_t commits;  // since the beginning of the stream
+  std::optional<Duration> staleness;  // since the home last said that there was nothing more; none: it has not yet
+  std::string trouble;  // why it has not said so since; empty: all is well
+  std::optional<Reset> reset;  // it was removed, or its copy written to or lost: nothing is read any more, and reads are refused
 };
 
 class Follower {

@@ -307,8 +307,7 @@ Result<> LocalCopy::give_up(const core::Record& record, std::string_view kind, s
 }
 
 Result<> LocalCopy::start_over() {
-  if (live_)
-    return tl::unexpected(Error{Outcome::gone, "the stream no longer has the position up to which this copy was read. Open it again", {}});
+  if (live_) return tl::unexpected(Error{Outcome::gone, "the stream no longer has the position up to which this copy was read. Open it again", {}});
   const bool holds_commits = std::as_const(*applier_).state().ordinal != 0 || landed_ < found_pending_.size();
   if (holds_commits) {
     auto aside = set_aside("rewound", "the stream no longer has the position up to which this copy was read");

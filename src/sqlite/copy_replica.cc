@@ -62,10 +62,10 @@ Result<> LocalCopy::place_scratch(const std::string& scratch, const CommitState&
 // Its database is in the stream; but somebody may have put something of his own into it.
 Result<std::string> LocalCopy::move_replica(const std::string& kind, const std::string& why) {
   if (const std::int64_t user = sqlite_user_of(disk_, files_); user != 0)
-    return tl::unexpected(Error{Outcome::unavailable,
-                                fmt::format("{} is not what Onepen left there ({}), and process {} has it open: close it there, so that it can be moved aside",
-                                            files_.db, why, user),
-                                {}});
+    return tl::unexpected(Error{
+        Outcome::unavailable,
+        fmt::format("{} is not what Onepen left there ({}), and process {} has it open: close it there, so that it can be moved aside", files_.db, why, user),
+        {}});
   const std::string aside = fmt::format("{}.{:%Y%m%dT%H%M%SZ}-{}", files_.db, fmt::gmtime(runtime_.wall_ms() / 1000), kind);
   if (is_there(disk_, aside)) return tl::unexpected(Error{Outcome::unavailable, fmt::format("{} is there already", aside), {}});
   let_go();

@@ -72,9 +72,7 @@ Result<Connection> Database::connect() { return sqlite::api_connect(*state_->dat
 
 Result<Offset> Database::synced(Duration limit) { return state_->database->confirm(limit); }
 
-Listening Database::on_reset(std::function<void(const Reset&)> listener) {
-  return sqlite::listen(*state_->database, std::move(listener));
-}
+Listening Database::on_reset(std::function<void(const Reset&)> listener) { return sqlite::listen(*state_->database, std::move(listener)); }
 
 Status Database::status() const {
   const sqlite::DatabaseStatus now = state_->database->status();

@@ -79,7 +79,7 @@ void Follow::run() {
       pause(std::min<std::chrono::nanoseconds>(quiet / kQuietShare, kRarest));
     } else if (!asked_.load()) {
       static_cast<void>(stream_->wait(position_, now + kLook));  // what it fails of, the next read says
-      if (runtime_.now() <= now) pause(kFirstPause);             // (it failed, or the process is being stopped)
+      if (runtime_.now() <= now) pause(kFirstPause);  // (it failed, or the process is being stopped)
     }
   }
 }
@@ -181,7 +181,8 @@ Result<> Follow::fresh(std::chrono::nanoseconds most, Instant deadline) {
   const FollowStatus now = status();
   if (now.ended) return tl::unexpected(*now.ended);
   const auto old = age();
-  const std::string since = old ? fmt::format("{} ms ago", std::chrono::duration_cast<std::chrono::milliseconds>(*old).count()) : std::string("never since it was opened");
+  const std::string since =
+      old ? fmt::format("{} ms ago", std::chrono::duration_cast<std::chrono::milliseconds>(*old).count()) : std::string("never since it was opened");
   return tl::unexpected(Error{Outcome::unavailable,
                               fmt::format("'{}' was last known to be up to date {}, and max_staleness is {} ms{}{}", name_, since,
                                           std::chrono::duration_cast<std::chrono::milliseconds>(most).count(), now.trouble.empty() ? "." : ": ", now.trouble),

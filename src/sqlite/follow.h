@@ -22,18 +22,18 @@
 namespace onepen::sqlite {
 
 struct FollowStatus {
-  CommitState state;                   // what readers that begin now see, at least
-  std::optional<Instant> contact{};    // the home said at this time, or later, that nothing more was there than was read
-  std::uint64_t commits = 0;           // shown since this began
-  std::string trouble{};               // why the home has not been read since; empty: all is well
-  std::optional<Error> ended{};        // nothing more is read
+  CommitState state;  // what readers that begin now see, at least
+  std::optional<Instant> contact{};  // the home said at this time, or later, that nothing more was there than was read
+  std::uint64_t commits = 0;  // shown since this began
+  std::string trouble{};  // why the home has not been read since; empty: all is well
+  std::optional<Error> ended{};  // nothing more is read
 };
 
 class Follow {
  public:
   struct Callbacks {
-    std::function<void()> moved{};                // the copy shows more
-    std::function<void(const Error&)> ended{};    // once
+    std::function<void()> moved{};  // the copy shows more
+    std::function<void(const Error&)> ended{};  // once
   };
   // Everything outlives it. copy: live.
   Follow(Runtime& runtime, Copy& copy, std::unique_ptr<core::Stream> stream, std::string name, Callbacks callbacks, Log log);

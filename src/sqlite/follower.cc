@@ -39,8 +39,6 @@ FollowerStatus Follower::status() const {
   return {now.copy.offset, now.copy.ordinal, now.contact_age, now.trouble, now.reset};
 }
 
-Listening Follower::on_reset(std::function<void(const Reset&)> listener) {
-  return sqlite::listen(*state_->database, std::move(listener));
-}
+Listening Follower::on_reset(std::function<void(const Reset&)> listener) { return sqlite::listen(*state_->database, std::move(listener)); }
 
 }  // namespace onepen

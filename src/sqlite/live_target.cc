@@ -54,7 +54,8 @@ Result<std::unique_ptr<LiveTarget>> LiveTarget::open(Runtime& runtime, io::Disk&
 
 Error LiveTarget::foreign() const {
   return Error{Outcome::state_mismatch,
-               fmt::format("{} was written by something else than Onepen: a follower's database is only to be read. Open it read-only there", files_.db), {}};
+               fmt::format("{} was written by something else than Onepen: a follower's database is only to be read. Open it read-only there", files_.db),
+               {}};
 }
 
 Result<> LiveTarget::see() {
@@ -141,7 +142,8 @@ Result<> LiveTarget::begin_wal(const CommitState& state, const SettleHooks& hook
 
 Result<> LiveTarget::begin(const CommitState& state, std::uint32_t page_size) {
   running_.clear();
-  if (!wal_ || page_size != head_.page_size) return io_failed("write", files_.wal());  // an earlier settling failed half way; (a database never changes its page size)
+  if (!wal_ || page_size != head_.page_size)
+    return io_failed("write", files_.wal());  // an earlier settling failed half way; (a database never changes its page size)
   static_cast<void>(state);
   return {};
 }

@@ -23,7 +23,7 @@
 namespace onepen::sqlite {
 
 inline constexpr std::uint64_t kLiveCheckpointBytes = 4u << 20;  // of WAL since the last one
-inline constexpr std::uint64_t kLiveBatchBytes = 8u << 20;       // a batch is published when it grew past this (one commit may be longer)
+inline constexpr std::uint64_t kLiveBatchBytes = 8u << 20;  // a batch is published when it grew past this (one commit may be longer)
 
 struct WalScan;  // wal_tail.h
 
@@ -68,9 +68,9 @@ class LiveTarget final : public CommitTarget {
   std::unique_ptr<PlatformFile> file_;
   std::unique_ptr<WalIndex> index_;
   std::optional<WalWriter> wal_;
-  WalHead head_;                      // as published
-  WalIndexHeader seen_{};             // as it was left: anything else is a foreign write
-  WalWriter::Mark published_{};       // where that ends
+  WalHead head_;  // as published
+  WalIndexHeader seen_{};  // as it was left: anything else is a foreign write
+  WalWriter::Mark published_{};  // where that ends
   std::vector<std::uint32_t> pages_;  // of the frames behind it
   std::unordered_map<std::uint32_t, std::uint64_t> newest_;  // pages of whole commits that are in the WAL: where their image is
   std::vector<std::pair<std::uint32_t, std::uint64_t>> running_;  // the same of the commit that began
@@ -80,7 +80,7 @@ class LiveTarget final : public CommitTarget {
     Bytes image;
   };
   std::optional<Last> last_;
-  std::uint32_t page_count_ = 0;       // of the database after the newest whole commit
+  std::uint32_t page_count_ = 0;  // of the database after the newest whole commit
   std::uint64_t checkpointed_at_ = 0;  // bytes of WAL, when it was last tried
 };
 

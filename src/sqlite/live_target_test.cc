@@ -62,7 +62,8 @@ class LiveTest : public ::testing::TestWithParam<std::uint32_t> {
     go_live();
   }
   void go_live() {
-    auto live = LiveTarget::open(*runtime_, *disk_, DatabaseFiles{path_}, std::as_const(*applier_).state(), ledger_.place.value_or(WalPlace{}), ledger_.hooks());
+    auto live =
+        LiveTarget::open(*runtime_, *disk_, DatabaseFiles{path_}, std::as_const(*applier_).state(), ledger_.place.value_or(WalPlace{}), ledger_.hooks());
     ASSERT_TRUE(live) << told(live);
     target_ = live->get();
     applier_->aim_at(std::move(*live));
@@ -259,7 +260,8 @@ TEST(LiveReadersTest, EightReadersWhileCommitsCome) {
   PlainSource source(folder.path(), 4096);
   source.exec("CREATE TABLE a(n, x); CREATE TABLE b(n, x); INSERT INTO a VALUES (0, ''); INSERT INTO b VALUES (0, '')");
   for (int i = 1; i <= 200; ++i)
-    source.exec("BEGIN; UPDATE a SET n = n + 1; INSERT INTO a VALUES (-1, randomblob(9000)); UPDATE b SET n = n + 1; DELETE FROM a WHERE n = -1 AND rowid < (SELECT max(rowid) FROM a) - 5; COMMIT");
+    source.exec(
+        "BEGIN; UPDATE a SET n = n + 1; INSERT INTO a VALUES (-1, randomblob(9000)); UPDATE b SET n = n + 1; DELETE FROM a WHERE n = -1 AND rowid < (SELECT max(rowid) FROM a) - 5; COMMIT");
   Ledger ledger;
   const std::string path = folder / "copy";
   Applier applier(*disk, DatabaseFiles{path}, PageTable{}, CommitState{}, ledger.hooks());
