@@ -52,6 +52,10 @@ struct ImportOptions {
 struct ExportOptions {
   std::string name, file;
 };
+struct ReplicateOptions {
+  std::string name, file;
+  bool once = false;  // up to what is there now, and no further
+};
 struct ListOptions {
   std::string prefix;
 };
@@ -84,6 +88,7 @@ int run_history(const Common&, const HistoryOptions&);
 int run_verify(const Common&, const VerifyOptions&);
 int run_import(const Common&, const ImportOptions&);
 int run_export(const Common&, const ExportOptions&);
+int run_replicate(const Common&, const ReplicateOptions&);
 int run_list(const Common&, const ListOptions&);
 int run_snapshot(const Common&, const SnapshotOptions&);
 int run_restore(const Common&, const RestoreOptions&);

@@ -174,6 +174,18 @@ class CommandLine {
         "onepen export app app.db    what the log holds now; the writer goes on"));
     out->add_option("name", export_.name, "The database")->required()->type_name("NAME");
     out->add_option("file", export_.file, "The new file; refused when it exists")->required()->check(not_empty("The name of the file"))->type_name("FILE");
+
+    auto* replicate = add_common(add(
+        "replicate", "Keep a SQLite file up to date with a database, for any program to read", [this] { return run_replicate(common_, replicate_); },
+        "onepen replicate app --to app.db           until it is stopped (Ctrl-C); started again, it goes on from where it was\n"
+        "  onepen replicate app --to app.db --once    what is there now\n"
+        "  sqlite3 -readonly app.db                   meanwhile: readers never wait, and see whole transactions only"));
+    replicate->add_option("name", replicate_.name, "The database")->required()->type_name("NAME");
+    replicate->add_option("--to", replicate_.file, "The file: a new one, or a replica of this database; FILE-onepen beside it holds what is known of it")
+        ->required()
+        ->check(not_empty("The name of the file"))
+        ->type_name("FILE");
+    replicate->add_flag("--once", replicate_.once, "Bring it up to date and end");
   }
 
   void add_mending() {
@@ -271,6 +283,7 @@ class CommandLine {
   VerifyOptions verify_{};
   ImportOptions import_{};
   ExportOptions export_{};
+  ReplicateOptions replicate_{};
   ListOptions list_{};
   SnapshotOptions snapshot_{};
   SalvageOptions salvage_{};

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "base/checksum.h"
+#include "base/check.h"
 #include "base/failpoint.h"
-#include "io/paths.h"
+#include "sqlite/fold_target.h"
 
 namespace onepen::sqlite {
 namespace {
@@ -19,7 +19,18 @@ std::string tell(const wire::RunningSum& sum) { return fmt::format("{:016x} over
 }  // namespace
 
 Applier::Applier(io::Disk& disk, DatabaseFiles files, PageTable table, CommitState state, Hooks hooks)
-    : disk_(disk), files_(std::move(files)), table_(std::move(table)), state_(state), settled_(std::move(state)), hooks_(std::move(hooks)) {}
+    : db_path_(files.db),
+      target_(std::make_unique<FoldTarget>(disk, std::move(files))),
+      table_(std::move(table)),
+      state_(state),
+      settled_(std::move(state)),
+      hooks_(std::move(hooks)) {}
+
+void Applier::aim_at(std::unique_ptr<CommitTarget> target) {
+  ONEPEN_CHECK(!run_ && state_ == settled_, "another target, and nothing on its way to this one");
+  target_->close();
+  target_ = std::move(target);
+}
 
 Result<> Applier::apply(const core::Record& record) {
   if (record.kind == core::RecordKind::data) return apply_part(record);
@@ -41,6 +52,9 @@ Result<> Applier::apply_part(const core::Record& record) {
   }
   if (part->number == 1) {
     void_run();
+    if (!part->last && target_->settles_before_parts()) {
+      if (auto settled = settle(); !settled) return settled;
+    }
     if (auto begun = begin_run(record, *part); !begun) return begun;
   } else if (!run_ || run_->parts + 1 != part->number || !(run_->head == part->head) || run_->epoch != record.epoch || run_->claim_id != record.claim_id ||
              run_->incarnation != record.incarnation) {
@@ -54,7 +68,7 @@ Result<> Applier::apply_part(const core::Record& record) {
   }
   if (!part->last) return {};
   finish_run(record);
-  return batch_->bytes() > kMaxBatchBytes ? settle() : Result<>{};
+  return target_->full() ? settle() : Result<>{};
 }
 
 Result<> Applier::begin_run(const core::Record& record, const wire::Part& part) {
@@ -74,37 +88,9 @@ Result<> Applier::begin_run(const core::Record& record, const wire::Part& part) 
   run_->incarnation = record.incarnation;
   run_->epoch = record.epoch;
   run_->claim_id = record.claim_id;
-  return ensure_batch(head.page_size);
-}
-
-Result<> Applier::ensure_batch(std::uint32_t page_size) {
-  image_.resize(page_size);
-  present_.resize(page_size);
-  if (batch_) return {};
-  // The file is made anew, so its salt need not be random: no older frame can be taken for one of its own.
-  auto batch = WalWriter::create(disk_, files_.batch(), page_size, xxh3(as_bytes(state_.offset.text), state_.ordinal));
-  if (!batch) return tl::unexpected(batch.error());
-  batch_.emplace(std::move(*batch));
-  committed_ = batch_->mark();
-  newest_.clear();
-  return {};
-}
-
-Result<> Applier::open_db() {
-  if (db_) return {};
-  auto db = open_on(disk_, files_.db, io::OpenMode::create);
-  if (!db) return tl::unexpected(db.error());
-  db_ = std::move(*db);
-  return {};
-}
-
-Result<> Applier::read_present(std::uint32_t page_number, std::span<std::byte> out) {
-  if (auto at = newest_.find(page_number); at != newest_.end()) return batch_->read_image(at->second, out);
-  if (auto open = open_db(); !open) return open;
-  auto got = of_disk(db_->read_at((std::uint64_t{page_number} - 1) * out.size(), out));
-  if (!got) return tl::unexpected(got.error());
-  std::fill(out.begin() + static_cast<std::ptrdiff_t>(*got), out.end(), std::byte{0});
-  return {};
+  image_.resize(head.page_size);
+  present_.resize(head.page_size);
+  return target_->begin(state_, head.page_size);
 }
 
 Result<> Applier::add_page(const wire::PageEntry& entry, bool commits, std::uint64_t sum_after) {
@@ -115,7 +101,7 @@ Result<> Applier::add_page(const wire::PageEntry& entry, bool commits, std::uint
   if (entry.encoding == wire::PageEncoding::delta) {
     if (entry.number > table_.page_count())
       return damaged(fmt::format("commit {}: page {} is a delta, and was not there before", run_->head.ordinal, entry.number));
-    if (auto got = read_present(entry.number, present_); !got) return got;
+    if (auto got = target_->read(entry.number, present_); !got) return got;
     previous = present_;
   }
   if (auto done = codec_.unpack(entry, previous, image_); !done) return done;
@@ -128,10 +114,7 @@ Result<> Applier::add_page(const wire::PageEntry& entry, bool commits, std::uint
                                   tell({sum_after, run_->head.page_count_after}), tell({sum, run_->head.page_count_after})));
     }
   }
-  auto at = batch_->add(entry.number, commits ? run_->head.page_count_after : 0, image_);
-  if (!at) return tl::unexpected(at.error());
-  run_->images.emplace_back(entry.number, *at);
-  return {};
+  return target_->add(entry.number, commits ? run_->head.page_count_after : 0, image_);
 }
 
 // A page the database grew over without writing it is a page of zeros (page_sum.h). It is written, so that no older bytes of the file show through.
@@ -149,31 +132,27 @@ Result<> Applier::add_gaps() {
     if (page == lock_page) continue;
     if (++gaps > kMaxGapPages)
       return damaged(fmt::format("commit {} grows the database by more than {} pages it does not write", run_->head.ordinal, kMaxGapPages));
-    auto at = batch_->add(page, 0, zeros);
-    if (!at) return tl::unexpected(at.error());
-    run_->images.emplace_back(page, *at);
+    if (auto added = target_->add(page, 0, zeros); !added) return added;
   }
   return {};
 }
 
 void Applier::finish_run(const core::Record& record) {
   table_.commit(run_->head.page_count_after, run_->hashes, run_->head.page_size);
-  for (const auto& [number, at] : run_->images) newest_[number] = at;
-  std::erase_if(newest_, [&](const auto& page) { return page.first > run_->head.page_count_after; });
+  target_->end(run_->head.page_count_after);
   state_.offset = record.next;
   state_.incarnation = record.incarnation;
   state_.ordinal = run_->head.ordinal;
   state_.page_sum = table_.sum();
   state_.page_count = table_.page_count();
   state_.page_size = table_.page_size();
-  committed_ = batch_->mark();
   run_.reset();
 }
 
 void Applier::void_run() {
   if (!run_) return;
   run_.reset();
-  if (batch_) batch_->rewind(committed_);
+  target_->take_back();
 }
 
 Result<> Applier::check_landed(const CommitState& next, const std::vector<PageHash>& hashes) const {
@@ -192,75 +171,47 @@ void Applier::landed(const CommitState& next, const std::vector<PageHash>& hashe
   settled_ = next;
 }
 
+Result<> Applier::replace(const CommitState& next, const PageTable& table, const ReadPage& image) {
+  void_run();
+  ONEPEN_CHECK(state_ == settled_, "another database, and nothing on its way into this one");
+  if (table.page_size() != table_.page_size())
+    return diverged(fmt::format("the database of the stream has pages of {} bytes now, this copy has pages of {}", table.page_size(), table_.page_size()));
+  std::vector<PageHash> changed;
+  const std::uint32_t lock_page = lock_byte_page(next.page_size);
+  for (std::uint32_t page = 1; page <= next.page_count; ++page) {
+    if (page != lock_page && (page > table_.page_count() || table_.hash(page) != table.hash(page))) changed.emplace_back(page, table.hash(page));
+  }
+  if (changed.empty()) changed.emplace_back(1, table.hash(1));  // it may be shorter all the same, and a commit has a page
+  image_.resize(next.page_size);
+  present_.resize(next.page_size);
+  if (auto begun = target_->begin(state_, next.page_size); !begun) return begun;
+  for (std::size_t i = 0; i < changed.size(); ++i) {
+    if (auto got = image(changed[i].first, image_); !got) return got;
+    if (auto added = target_->add(changed[i].first, i + 1 == changed.size() ? next.page_count : 0, image_); !added) return added;
+  }
+  target_->end(next.page_count);
+  table_.commit(next.page_count, changed, next.page_size);
+  state_ = next;
+  ONEPEN_CHECK(table_.sum() == next.page_sum, "what differs was replaced");
+  return settle();
+}
+
 void Applier::close_files() {
-  db_.reset();
-  batch_.reset();
+  target_->close();
   run_.reset();
 }
 
 Result<> Applier::settle() {
   auto done = settle_changes();
-  db_.reset();  // SQLite may open the database next, and a descriptor of ours closed after that would drop its locks
+  target_->rest();
   return done;
 }
 
 Result<> Applier::settle_changes() {
   if (state_ == settled_) return {};
-  if (ONEPEN_FAILPOINT("copy.before_settle")) return io_failed("settle", files_.db);
-  const bool changed = state_.ordinal != settled_.ordinal;
-  if (changed && !batch_) return io_failed("settle", files_.db);  // an earlier attempt failed half way: the next opening goes on from what is on the disk
-  const std::optional<WalPlace> place = changed ? std::optional(WalPlace{batch_->salt1(), batch_->salt2(), committed_.frames}) : std::nullopt;
-  if (changed && !run_) {
-    if (auto sealed = batch_->seal(); !sealed) return sealed;
-  }
-  if (hooks_.remember) {
-    if (auto kept = hooks_.remember(settled_, state_, place); !kept) return kept;
-  }
-  if (changed) {
-    if (auto folded = fold_batch(*place); !folded) return folded;
-  }
+  if (ONEPEN_FAILPOINT("copy.before_settle")) return io_failed("settle", db_path_);
+  if (auto done = target_->settle(settled_, state_, table_, hooks_); !done) return done;
   settled_ = state_;
-  return {};
-}
-
-Result<> Applier::fold_batch(const WalPlace& place) {
-  WalContent content;
-  content.page_size = state_.page_size;
-  WalView view;
-  view.page_count = state_.page_count;
-  content.frames.reserve(newest_.size());
-  for (const auto& [number, at] : newest_) {
-    content.frames.push_back({number, 0, at, 0});
-    view.frame_of[number] = static_cast<std::uint32_t>(content.frames.size());
-  }
-  if (auto moved = rename_on(disk_, files_.batch(), files_.wal()); !moved) return moved;
-  // Before the database file changes: with the WAL before this one back after a loss of power, its commits would stand upon a database that has them and more,
-  // look as if they were pending, and undo what came after them when they are sent again (simulator, sqlite seed 475).
-  if (auto synced = of_disk(disk_.sync_folder(io::folder_of(files_.db))); !synced) return synced;
-  if (ONEPEN_FAILPOINT("copy.batch_is_wal")) return io_failed("fold", files_.db);
-  WalWriter old = std::move(*batch_);
-  batch_.reset();
-  if (auto open = open_db(); !open) return open;
-  if (auto folded = fold_wal(content, view, old.file(), *db_, files_.db); !folded) return tl::unexpected(folded.error());
-  if (auto synced = of_disk(db_->sync()); !synced) return synced;
-  if (ONEPEN_FAILPOINT("copy.folded")) return io_failed("fold", files_.db);
-  if (hooks_.folded) {
-    if (auto merged = hooks_.folded(table_, state_, place); !merged) return merged;
-  }
-  if (auto removed = remove_from(disk_, files_.wal()); !removed) return removed;
-  newest_.clear();
-  return run_ ? carry_run_over(old) : Result<>{};
-}
-
-// The parts of an unfinished commit that were written into the batch just folded go to the head of the next one.
-Result<> Applier::carry_run_over(WalWriter& old) {
-  if (auto made = ensure_batch(run_->head.page_size); !made) return made;
-  for (auto& [number, at] : run_->images) {
-    if (auto got = old.read_image(at, image_); !got) return got;
-    auto now = batch_->add(number, 0, image_);
-    if (!now) return tl::unexpected(now.error());
-    at = *now;
-  }
   return {};
 }
 

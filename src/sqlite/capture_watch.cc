@@ -10,10 +10,6 @@ namespace {
 constexpr std::size_t kIsInit = 12, kFrameCount = 16, kPageCount = 20, kChecksum = 24, kSalts = 32,
                       kContentEnd = 40;  // [16, 40): frame count, page count, frame checksum, salts
 
-bool same_content(const WalIndexHeader& a, const WalIndexHeader& b) {
-  return std::memcmp(a.data() + kFrameCount, b.data() + kFrameCount, kContentEnd - kFrameCount) == 0;
-}
-
 void put_be32(std::uint8_t* at, std::uint32_t value) {
   for (int i = 0; i < 4; ++i) at[i] = static_cast<std::uint8_t>(value >> (24 - 8 * i));
 }
@@ -51,6 +47,10 @@ WalChecksum checksum(const WalIndexHeader& header) {
   std::memcpy(&sum.one, header.data() + kChecksum, sizeof sum.one);
   std::memcpy(&sum.two, header.data() + kChecksum + 4, sizeof sum.two);
   return sum;
+}
+
+bool same_content(const WalIndexHeader& a, const WalIndexHeader& b) {
+  return std::memcmp(a.data() + kFrameCount, b.data() + kFrameCount, kContentEnd - kFrameCount) == 0;
 }
 
 void CaptureWatch::found(const WalEnd& end) {

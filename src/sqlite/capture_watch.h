@@ -22,6 +22,7 @@ std::uint32_t frame_count(const WalIndexHeader& header);  // mxFrame: the frames
 std::uint32_t page_count(const WalIndexHeader& header);   // of the database, as published
 std::pair<std::uint32_t, std::uint32_t> salts(const WalIndexHeader& header);
 WalChecksum checksum(const WalIndexHeader& header);  // of the last frame that counts
+bool same_content(const WalIndexHeader& a, const WalIndexHeader& b);  // frame count, page count, checksum and salts: of one and the same WAL
 
 // Where a WAL ends, as its index would say it.
 struct WalEnd {

@@ -15,15 +15,16 @@ tl::unexpected<Error> being_stopped() { return tl::unexpected(Error{Outcome::una
 
 }  // namespace
 
-LocalCopy::LocalCopy(Runtime& runtime, io::Disk& disk, CopyPlace place, Log log, CopyFolder folder)
+LocalCopy::LocalCopy(Runtime& runtime, io::Disk& disk, CopyPlace place, Log log, CopyFolder folder, const std::string& replica)
     : runtime_(runtime),
       disk_(disk),
       place_of_copy_(std::move(place)),
       log_(std::move(log)),
       folder_(std::move(folder)),
-      files_{folder_.path + "/db"},
+      files_{replica.empty() ? folder_.path + "/db" : replica},
       boot_(current_boot_id(disk)),
-      turn_(runtime) {}
+      turn_(runtime),
+      replica_(!replica.empty()) {}
 
 // ---- what others read
 

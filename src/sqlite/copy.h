@@ -34,6 +34,7 @@
 #include "base/runtime.h"
 #include "io/disk.h"
 #include "owner/owner.h"
+#include "sqlite/wal_place.h"
 
 namespace onepen::sqlite {
 
@@ -46,13 +47,6 @@ struct CommitState {
   std::uint32_t page_count = 0;
   std::uint32_t page_size = 0;  // 0: no commit yet
   bool operator==(const CommitState&) const = default;
-};
-
-// Where a commit ends in the copy's WAL: the WAL is told by its salts (SQLite draws new ones whenever it begins it anew). frame 0: before its first frame.
-struct WalPlace {
-  std::uint32_t salt1 = 0, salt2 = 0;
-  std::uint32_t frame = 0;
-  bool operator==(const WalPlace&) const = default;
 };
 
 // A commit that the WAL holds and the stream, as far as is known, does not.
@@ -80,10 +74,25 @@ class Copy : public owner::Fold, public owner::ClaimLog {
   // copy of this database.
   static Result<std::unique_ptr<Copy>> acquire(Runtime& runtime, io::Disk& disk, const CopyPlace& place, const Log& log, CopyUse use = CopyUse::write);
 
+  // A replica: the database file lies where the user said, for plain SQLite of any process to read, and what is known of it in the folder "<db_path>-onepen"
+  // beside. It is only followed: begin_anew() while it holds nothing, then go_live(), and catch_up() never. What lies there and is no replica of this database
+  // is refused (invalid); a replica that was written to, or that a loss of power has torn, is moved to "<db_path>.<time>-<kind>", and it holds nothing again.
+  // Errors: invalid; unavailable (disk; another process keeps it; it is open while it would have to be moved).
+  static Result<std::unique_ptr<Copy>> acquire_at(Runtime& runtime, io::Disk& disk, const CopyPlace& place, const std::string& db_path, const Log& log);
+
   // Reads from position() to the tail, applies and settles: how a follower and the command line bring a copy up to date. While no SQLite connection is
   // on the copy. progress may be empty. Errors: not_found (no such stream), what the home refused, what apply() answers.
   Result<> catch_up(core::Stream& stream, const std::function<void(const owner::Progress&)>& progress = {});
 
+  // From here on what apply() is given is written into the WAL, under SQLite connections that read meanwhile (live_target.h): a follower's. Nothing is pending,
+  // everything is settled, and there is a commit. A copy that turns out not to fit its stream is not moved aside then, since it is open: apply() and start_over()
+  // answer state_mismatch (diverged) or gone, and it is left to the next acquire. rest() ends it: no more is applied, and connections may close.
+  // Errors: unavailable; state_mismatch: somebody else wrote to it.
+  virtual Result<> go_live() = 0;
+  // A replica that holds nothing: reads the whole stream. Live, and the stream has no position behind which to read on: everything is read anew, and what differs is shown as one change. While it reads, readers see
+  // what was there. Errors: Copy::catch_up's; state_mismatch: a database with pages of another size.
+  virtual Result<> begin_anew(core::Stream& stream, const std::function<void(const owner::Progress&)>& progress = {}) = 0;
+  virtual void rest() = 0;
   virtual const std::string& db_path() const = 0;  // the file exists once a commit was applied and settled
   virtual const std::string& folder() const = 0;  // of this copy: db, db-wal, db-shm, pages, state, claims, lock
   // The newest commit that this copy holds and that is known to be in the stream. Its offset moves on with claims and control records behind it.

@@ -92,6 +92,11 @@ class Finder {
     for (std::size_t i = 1; i < all.size(); ++i) {  // the newest first; of equals the one that was named first
       for (std::size_t j = i; j > 0 && all[j].state.ordinal > all[j - 1].state.ordinal; --j) std::swap(all[j], all[j - 1]);
     }
+    // A follower's copy that was read anew, in a history with fewer commits: what comes later in the WAL is the newer one all the same (Copy::begin_anew).
+    if (record_->next.ordinal < record_->previous.ordinal) {
+      const auto next = std::find_if(all.begin(), all.end(), [&](const Candidate& one) { return one.state == record_->next; });
+      std::rotate(all.begin(), next, next + 1);
+    }
     return all;
   }
 

@@ -31,11 +31,6 @@ std::int64_t foreign_lock(io::Disk& disk, const std::string& path, std::uint64_t
   return file ? (*file)->foreign_lock(at, bytes) : 0;
 }
 
-std::int64_t sqlite_user_of(io::Disk& disk, const std::string& folder) {
-  const std::int64_t user = foreign_lock(disk, folder + "/db-shm", kShmLockAt, kShmLockBytes);
-  return user != 0 ? user : foreign_lock(disk, folder + "/db", kDbLockAt, kDbLockBytes);
-}
-
 struct Unsent {
   std::uint64_t commits = 0, bytes = 0;
   bool known = true;
@@ -85,7 +80,7 @@ Result<std::optional<FreeCopy>> try_copy(io::Disk& disk, const std::string& path
   if (!locked) return tl::unexpected(locked.error());
   if (!*locked) return std::nullopt;
   copy.folder.lock = std::move(*lock);
-  if (const std::int64_t other = sqlite_user_of(disk, path); other != 0) {
+  if (const std::int64_t other = sqlite_user_of(disk, DatabaseFiles{path + "/db"}); other != 0) {
     log(LogLevel::warn, fmt::format("the local copy {} is opened by process {}, which is not Onepen: another copy is used", path, other));
     return std::nullopt;
   }
@@ -109,6 +104,11 @@ Result<std::vector<std::uint64_t>> copy_numbers(io::Disk& disk, const std::strin
 }
 
 }  // namespace
+
+std::int64_t sqlite_user_of(io::Disk& disk, const DatabaseFiles& files) {
+  const std::int64_t user = foreign_lock(disk, files.shm(), kShmLockAt, kShmLockBytes);
+  return user != 0 ? user : foreign_lock(disk, files.db, kDbLockAt, kDbLockBytes);
+}
 
 Result<> judge_cache_root(std::string_view mountinfo, const std::string& real_path) {
   const auto mount = io::mount_of(mountinfo, real_path);

@@ -6,6 +6,7 @@
 #include "io/disk.h"
 #include "sqlite/copy.h"
 #include "sqlite/copy_disk.h"
+#include "sqlite/copy_find.h"
 
 namespace onepen::sqlite {
 
@@ -17,6 +18,9 @@ struct CopyFolder {
 // An unlocked copy with unsent commits (to read: none that has, or may have, such), else the newest unlocked one, else a new number.
 // Errors: unavailable (disk; a network filesystem), invalid (newer format).
 Result<CopyFolder> choose_copy(io::Disk& disk, const CopyPlace& place, const Log& log, CopyUse use = CopyUse::write);
+
+// Process id of a program that has this database open in SQLite right now; 0: none, or not to be told.
+std::int64_t sqlite_user_of(io::Disk& disk, const DatabaseFiles& files);
 
 // The folder above the numbered copies.
 std::string copies_folder(const CopyPlace& place);

@@ -21,11 +21,14 @@ namespace onepen::sqlite {
 
 class LocalCopy final : public Copy {
  public:
-  LocalCopy(Runtime& runtime, io::Disk& disk, CopyPlace place, Log log, CopyFolder folder);
+  LocalCopy(Runtime& runtime, io::Disk& disk, CopyPlace place, Log log, CopyFolder folder, const std::string& replica = {});
   ~LocalCopy() override { static_cast<void>(close()); }
 
   Result<> load();
 
+  Result<> go_live() override;
+  Result<> begin_anew(core::Stream& stream, const std::function<void(const owner::Progress&)>& progress) override;
+  void rest() override;
   const std::string& db_path() const override { return files_.db; }
   const std::string& folder() const override { return folder_.path; }
   CommitState state() const override;
@@ -74,9 +77,12 @@ class LocalCopy final : public Copy {
   Result<> open_files();
   Result<> begin_with(FoundCopy found);
   Result<> begin_empty();
+  SettleHooks hooks();
   Result<> begin_at(PageTable table, CommitState state);
   Result<> start_applier(PageTable table, CommitState state);
   Result<std::string> set_aside(std::string kind, std::string why, const std::optional<FoundDatabase>& found = std::nullopt);
+  Result<std::string> move_replica(const std::string& kind, const std::string& why);
+  Result<> place_scratch(const std::string& scratch, const CommitState& state, PageTable table);
   void let_go();
   Result<> drop();
   Result<> give_up(const core::Record& record, std::string_view kind, std::string why);
@@ -138,6 +144,8 @@ class LocalCopy final : public Copy {
   std::uint32_t wal_began_with_ = kUnknownCount;
   std::optional<Meeting> meeting_;
   Incarnation began_incarnation_{};
+  bool live_ = false;
+  const bool replica_;  // at a path of the user's, and open in other processes perhaps
   std::uint64_t restarts_ = 0;
   std::atomic<bool> from_scratch_{false};  // holds nothing but what it read from the stream since it was acquired empty
 };

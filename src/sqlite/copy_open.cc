@@ -1,9 +1,15 @@
 // What the opening thread does with a copy: finds out what it holds, and brings it up to date with the stream.
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/check.h"
 #include "base/failpoint.h"
 #include "base/guard.h"
+#include "io/paths.h"
 #include "sqlite/copy_local.h"
+#include "sqlite/live_target.h"
+#include "sqlite/rebuild.h"
 #include "sqlite/snapshot_choice.h"
 
 namespace onepen::sqlite {
@@ -22,10 +28,12 @@ Result<> LocalCopy::load() {
   auto claims = owner::DiskClaimLog::open(disk_, folder_.path + "/claims");
   if (!claims) return tl::unexpected(claims.error());
   claims_ = std::move(*claims);
-  auto moved = finish_moving_aside(disk_, folder_.path, log_);
-  if (!moved) return tl::unexpected(moved.error());
-  salvaged_ = std::move(*moved);
-  if (auto discarded = finish_discarding(disk_, folder_.path); !discarded) return discarded;
+  if (!replica_) {
+    auto moved = finish_moving_aside(disk_, folder_.path, log_);
+    if (!moved) return tl::unexpected(moved.error());
+    salvaged_ = std::move(*moved);
+    if (auto discarded = finish_discarding(disk_, folder_.path); !discarded) return discarded;
+  }
   if (auto opened = open_files(); !opened) return opened;
   // Scrap: a batch, and a snapshot, that were never made to count.
   for (const std::string& scrap : {files_.batch(), files_.snapshot()}) {
@@ -42,7 +50,7 @@ Result<> LocalCopy::load() {
   // SQLite syncs the folder of a WAL in the process that made it. Killed before that, it leaves one whose name the power can take, and what was there before,
   // with everything that later processes commit into it.
   if (disk_.size(files_.wal())) {
-    if (auto named = of_disk(disk_.sync_folder(folder_.path)); !named) return named;
+    if (auto named = of_disk(disk_.sync_folder(io::folder_of(files_.db))); !named) return named;
   }
   auto found = find_copy(disk_, files_, record, boot_, *pages_);
   if (!found) return tl::unexpected(found.error());
@@ -51,6 +59,7 @@ Result<> LocalCopy::load() {
     if (auto written = write_again(disk_, files_.wal(), files_.batch()); !written) return written;
   }
   if (record && record->poisoned) found->fits = false, found->why = "this copy was marked as not to be trusted: " + record->why;
+  if (replica_ && found->fits && !found->pending.empty()) found->fits = false, found->why = "it was written to by something else than Onepen";
   if (!found->fits) {
     found_pending_ = std::move(found->pending);
     pending_known_ = found->pending_known;
@@ -65,8 +74,8 @@ Result<> LocalCopy::load() {
                      "machine lay that nobody had synced or sent: lost by a power loss, or by damage of the disk",
                      folder_.path, found->wal_pages.size(), found->dropped, found->dropped == 1 ? "" : "s"));
   }
-  // It speaks of a process that is gone: SQLite makes it anew from the WAL.
-  if (auto removed = remove_from(disk_, files_.shm()); !removed) return removed;
+  // It speaks of a process that is gone: SQLite makes it anew from the WAL. (Others may have a replica open, and use it.)
+  if (auto removed = replica_ ? Result<>{} : remove_from(disk_, files_.shm()); !removed) return removed;
   if (record && found->state == record->next) {
     sent_ = record->sent;
     sent_at_ = record->next.ordinal;
@@ -121,10 +130,8 @@ Result<> LocalCopy::begin_at(PageTable table, CommitState state) {
   return write_record(state, place_, state, place_);
 }
 
-Result<> LocalCopy::start_applier(PageTable table, CommitState state) {
-  table.track_changes();
-  began_incarnation_ = state.incarnation;
-  Applier::Hooks hooks;
+SettleHooks LocalCopy::hooks() {
+  SettleHooks hooks;
   hooks.remember = [this](const CommitState& settled, const CommitState& next, const std::optional<WalPlace>& place) {
     return remember_batch(settled, next, place);
   };
@@ -136,9 +143,68 @@ Result<> LocalCopy::start_applier(PageTable table, CommitState state) {
     record_stale_ = true;
     return {};
   };
+  hooks.begun = [this](std::uint32_t salt1, std::uint32_t salt2) { return wal_begun(salt1, salt2); };
+  hooks.published = [this](const WalPlace& place) {
+    Lock lock(mutex_);
+    place_ = place;
+    wal_there_ = true;
+  };
+  return hooks;
+}
+
+Result<> LocalCopy::start_applier(PageTable table, CommitState state) {
+  table.track_changes();
+  began_incarnation_ = state.incarnation;
   Lock lock(mutex_);
-  applier_.emplace(disk_, files_, std::move(table), std::move(state), std::move(hooks));
+  applier_.emplace(disk_, files_, std::move(table), std::move(state), hooks());
   return {};
+}
+
+Result<> LocalCopy::go_live() {
+  const CommitState now = std::as_const(*applier_).state();
+  ONEPEN_CHECK(found_pending_.empty() && now.ordinal != 0, "a copy that is read while it goes on holds a database, and nothing of its own");
+  auto target = LiveTarget::open(runtime_, disk_, files_, now, wal_there_ && place_ ? *place_ : WalPlace{}, hooks());
+  if (!target) return tl::unexpected(target.error());
+  applier_->aim_at(std::move(*target));
+  live_ = true;
+  return {};
+}
+
+Result<> LocalCopy::begin_anew(core::Stream& stream, const std::function<void(const owner::Progress&)>& progress) {
+  ONEPEN_CHECK(live_ || (replica_ && std::as_const(*applier_).state().ordinal == 0), "only a copy that is read is changed under its readers");
+  const DatabaseFiles scratch{files_.snapshot()};
+  for (const std::string& path : {scratch.batch(), scratch.wal(), scratch.snapshot(), scratch.db}) {
+    if (auto removed = remove_from(disk_, path); !removed) return removed;
+  }
+  RebuildOptions options;
+  options.progress = progress;
+  auto next = rebuild_into(runtime_, disk_, stream, scratch.db, options);
+  if (!next) return tl::unexpected(next.error());
+  auto replaced = [&]() -> Result<> {
+    if (next->ordinal == 0) return tl::unexpected(Error{Outcome::not_found, "the stream holds no database any more", {}});
+    auto file = open_on(disk_, scratch.db, io::OpenMode::read);
+    if (!file) return tl::unexpected(file.error());
+    auto table = scan_pages(**file, next->page_size, next->page_count);
+    if (!table) return tl::unexpected(table.error());
+    if (!live_) {
+      if (auto synced = of_disk((*file)->sync()); !synced) return synced;
+      file->reset();
+      return place_scratch(scratch.db, *next, std::move(*table));
+    }
+    return applier_->replace(*next, *table, [&](std::uint32_t page, std::span<std::byte> out) -> Result<> {
+      auto got = of_disk((*file)->read_at((std::uint64_t{page} - 1) * out.size(), out));
+      if (!got) return tl::unexpected(got.error());
+      std::fill(out.begin() + static_cast<std::ptrdiff_t>(*got), out.end(), std::byte{0});
+      return {};
+    });
+  }();
+  static_cast<void>(remove_from(disk_, scratch.db));  // scrap; the next acquire removes it as well
+  if (replaced) began_incarnation_ = next->incarnation;
+  return replaced;
+}
+
+void LocalCopy::rest() {
+  if (live_) applier_->close_files();
 }
 
 Result<> LocalCopy::remember_batch(const CommitState& settled, const CommitState& next, const std::optional<WalPlace>& place) {
@@ -200,7 +266,7 @@ Result<> LocalCopy::fold_left_wal() {
 Result<> LocalCopy::apply(const core::Record& record) {
   if (landed_ < found_pending_.size()) return meet(record);
   if (record.kind == core::RecordKind::data) {
-    if (auto folded = fold_left_wal(); !folded) return folded;
+    if (auto folded = live_ ? Result<>{} : fold_left_wal(); !folded) return folded;
   }
   return after_failure(record, applier_->apply(record));
 }
@@ -227,6 +293,12 @@ Result<> LocalCopy::after_failure(const core::Record& record, Result<> done) {
 }
 
 Result<> LocalCopy::give_up(const core::Record& record, std::string_view kind, std::string why) {
+  if (live_) {
+    poisoned_ = why;
+    const CommitState now = std::as_const(*applier_).state();
+    if (auto noted = write_record(now, place_, now, place_, true); !noted) return noted;
+    return tl::unexpected(Error{Outcome::state_mismatch, std::move(why), {}});
+  }
   const bool other_history = !began_incarnation_.nil() && !(record.incarnation == began_incarnation_);
   auto aside = set_aside(other_history ? "rewound" : std::string(kind), std::move(why));
   if (!aside) return tl::unexpected(aside.error());
@@ -235,6 +307,7 @@ Result<> LocalCopy::give_up(const core::Record& record, std::string_view kind, s
 }
 
 Result<> LocalCopy::start_over() {
+  if (live_) return tl::unexpected(Error{Outcome::gone, "the stream no longer has the position up to which this copy was read. Open it again", {}});
   const bool holds_commits = std::as_const(*applier_).state().ordinal != 0 || landed_ < found_pending_.size();
   if (holds_commits) {
     auto aside = set_aside("rewound", "the stream no longer has the position up to which this copy was read");
@@ -273,6 +346,7 @@ Result<std::string> LocalCopy::salvage(std::string_view kind, std::string_view w
 }
 
 Result<std::string> LocalCopy::set_aside(std::string kind, std::string why, const std::optional<FoundDatabase>& found) {
+  if (replica_) return move_replica(kind, why);
   Salvage salvage{std::move(kind), std::move(why), place_of_copy_, folder_.path};
   salvage.expected = state_file_->record();
   salvage.found = found;

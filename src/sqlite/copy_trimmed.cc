@@ -67,6 +67,7 @@ Result<> LocalCopy::gone_from(core::Stream& stream) {
   if (!stat || !usage || !(stat->incarnation == now.incarnation) || !(now.offset < usage->oldest)) return start_over();
   if (auto went_on = go_on_from_snapshot(stream); !went_on || *went_on) return went_on ? Result<>{} : tl::unexpected(went_on.error());
   if (landed_ < found_pending_.size()) return decide_trimmed(stream, usage->oldest);
+  if (live_) return start_over();
   log_(LogLevel::info, fmt::format("the local copy {} begins anew: the log of '{}' was trimmed up to {}, above {}, up to which this copy was read. All of its "
                                    "{} commits are in the stream",
                                    folder_.path, place_of_copy_.name.text(), usage->oldest.text, now.offset.text, state().ordinal));

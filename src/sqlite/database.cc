@@ -1,72 +1,12 @@
 #include <onepen/database.h>
 
-#include <fmt/format.h>
-
-#include <map>
 #include <mutex>
 
-#include "home/port.h"
-#include "io/posix_disk.h"
-#include "io/system_runtime.h"
-#include "sqlite/functions.h"
-#include "sqlite/messages.h"
+#include "sqlite/api_process.h"
 #include "sqlite/vfs.h"
 
 namespace onepen {
 namespace {
-
-// A home as the rooms below take it, kept alive by the public Home's port.
-class PortHome final : public core::Home {
- public:
-  explicit PortHome(std::shared_ptr<HomePort> port) : port_(std::move(port)) {}
-  std::unique_ptr<core::Stream> stream(const StreamName& name) override { return port_->home().stream(name); }
-  Result<std::vector<std::string>> list(const std::string& prefix) override { return port_->home().list(prefix); }
-  const std::string& url() const override { return port_->home().url(); }
-
- private:
-  std::shared_ptr<HomePort> port_;
-};
-
-// SQLite knows VFSes per process, so this is per process as well (sqlite/registry.h), and lives as long.
-struct Process {
-  std::unique_ptr<Runtime> runtime = io::make_system_runtime();
-  std::unique_ptr<io::Disk> disk = io::make_posix_disk();
-  sqlite::Environment environment;
-  std::mutex mutex;
-  std::map<std::string, std::shared_ptr<HomePort>> homes;  // by URL: the last Home each was opened with
-
-  Process() {
-    environment.runtime = runtime.get();
-    environment.disk = disk.get();
-    environment.log = sqlite::host_log();
-    environment.open_home = [this](const std::string& url) -> Result<std::unique_ptr<core::Home>> {
-      const std::lock_guard lock(mutex);
-      const auto found = homes.find(url);
-      if (found == homes.end()) return tl::unexpected(Error{Outcome::invalid, fmt::format("No Home was opened for '{}'.", url), {}});
-      return std::make_unique<PortHome>(found->second);
-    };
-    environment.after_fork = [this] {  // a child opens its Homes anew as well: theirs is what their port holds
-      sqlite::Environment child = environment;
-      child.runtime = io::make_system_runtime().release();
-      child.disk = io::make_posix_disk().release();
-      return child;
-    };
-  }
-};
-
-Process& process() {
-  static auto* const instance = new Process;
-  return *instance;
-}
-
-std::string percent_encoded(std::string_view path) {
-  std::string text;
-  for (const char c : path) {
-    if (c == '%' || c == '?' || c == '#') text += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-    else text.push_back(c);
-  }
-  return text;
-}
 
 Result<sqlite::OpenSettings> settings_of(std::string url, std::string_view name, const OpenOptions& options) {
   const auto parameter = [&](std::string_view key) -> std::optional<std::string> {
@@ -119,52 +59,20 @@ struct DatabaseState {
 void CloseSqlite::operator()(sqlite3* db) const { sqlite3_close_v2(db); }
 
 Result<Database> Database::open(const Home& home, std::string_view name, OpenOptions options) {
-  Process& p = process();
-  if (sqlite::register_vfs(p.environment) != SQLITE_OK) return tl::unexpected(Error{Outcome::unavailable, "SQLite refused the VFS of Onepen.", {}});
-  const std::string url(home.url());
-  {
-    const std::lock_guard lock(p.mutex);
-    p.homes[url] = home.port();
-  }
-  auto settings = settings_of(url, name, options);
+  auto settings = settings_of(std::string(home.url()), name, options);
   if (!settings) return tl::unexpected(settings.error());
-  sqlite::Registry& registry = *sqlite::process_registry();
-  if (registry.forked()) return tl::unexpected(Error{Outcome::invalid, sqlite::forked_sentence(), {}});
-  const auto path = registry.path_for(*settings);
-  if (!path) return tl::unexpected(path.error());
-  auto attached = registry.attach(*path, false, true);
-  if (attached.error) return tl::unexpected(*attached.error);
-  if (!attached.database)
-    return tl::unexpected(Error{Outcome::unavailable, fmt::format("'{}' was closed by another thread while it was being opened; open it again.", name), {}});
+  auto database = sqlite::api_attach(home, *settings, false);
+  if (!database) return tl::unexpected(database.error());
   auto state = std::make_shared<DatabaseState>();
-  state->database = std::move(attached.database);
+  state->database = std::move(*database);
   return Database(std::move(state));
 }
 
-Result<Connection> Database::connect() {
-  sqlite::OpenDatabase& database = *state_->database;
-  if (const auto reset = database.current_reset()) return tl::unexpected(Error{Outcome::epoch_closed, reset->message, reset->current});
-  // By the copy's own path: a name would be opened afresh, and claimed again, if the handle reset right now.
-  const std::string uri = "file:" + percent_encoded(database.path()) + "?vfs=" + sqlite::kVfsName;
-  sqlite3* raw = nullptr;
-  const int rc = sqlite3_open_v2(uri.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_URI, nullptr);
-  Connection connection(raw);
-  if (rc != SQLITE_OK)
-    return tl::unexpected(
-        Error{Outcome::unavailable, fmt::format("SQLite could not open {}: {}", database.path(), raw != nullptr ? sqlite3_errmsg(raw) : "no memory"), {}});
-  if (sqlite::register_functions(raw) != SQLITE_OK) return tl::unexpected(Error{Outcome::unavailable, "SQLite refused the functions of Onepen.", {}});
-  return connection;
-}
+Result<Connection> Database::connect() { return sqlite::api_connect(*state_->database, false); }
 
 Result<Offset> Database::synced(Duration limit) { return state_->database->confirm(limit); }
 
-Listening Database::on_reset(std::function<void(const Reset&)> listener) {
-  const auto token = std::make_shared<std::function<void(const Reset&)>>(std::move(listener));
-  state_->database->on_reset([weak = std::weak_ptr(token)](const Reset& reset) {
-    if (const auto alive = weak.lock()) (*alive)(reset);
-  });
-  return token;
-}
+Listening Database::on_reset(std::function<void(const Reset&)> listener) { return sqlite::listen(*state_->database, std::move(listener)); }
 
 Status Database::status() const {
   const sqlite::DatabaseStatus now = state_->database->status();

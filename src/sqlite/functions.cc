@@ -59,6 +59,10 @@ nlohmann::json status_json(const DatabaseStatus& status) {
                          {"page_size", status.copy.page_size},
                          {"page_count", status.copy.page_count},
                          {"copy", status.copy_path}};
+  if (status.follower) {
+    json["staleness_ms"] = status.contact_age ? nlohmann::json(status.contact_age->count()) : nlohmann::json(nullptr);
+    json["trouble"] = status.trouble.empty() ? nlohmann::json(nullptr) : nlohmann::json(as_utf8(status.trouble));
+  }
   if (!status.follower) {
     json["epoch"] = status.owner.token.epoch.value;
     json["incarnation"] = status.owner.token.incarnation;
@@ -105,6 +109,19 @@ void status(sqlite3_context* context, int count, sqlite3_value** values) {
   });
 }
 
+void wait_for(sqlite3_context* context, int count, sqlite3_value** values) {
+  guarded(context, [&] {
+    OpenDatabase* database = database_of(context, 0, values);
+    if (database == nullptr) return answer_error(context, SQLITE_ERROR, not_ours(0, values));
+    const auto* offset = reinterpret_cast<const char*>(sqlite3_value_text(values[0]));
+    if (offset == nullptr || *offset == '\0')
+      return answer_error(context, SQLITE_ERROR, "onepen_wait_for() needs an offset, as onepen_synced() of the writer returned it.");
+    const auto limit = count > 1 ? std::chrono::milliseconds(std::max<sqlite3_int64>(0, sqlite3_value_int64(values[1]))) : database->settings().commit_timeout;
+    if (const auto there = database->wait_for(Offset{offset}, limit); !there) return answer_error(context, SQLITE_AUTH, there.error().message);
+    answer_text(context, database->status().copy.offset.text);
+  });
+}
+
 void error(sqlite3_context* context, int, sqlite3_value**) {
   guarded(context, [&] {
     if (last_refusal().empty()) return sqlite3_result_null(context);
@@ -138,9 +155,9 @@ int register_functions(sqlite3* connection) {
   };
   // Never from inside a view or trigger of a schema that somebody else wrote (SQLITE_DIRECTONLY).
   constexpr int kFlags = SQLITE_UTF8 | SQLITE_DIRECTONLY;
-  for (const Function& function :
-       {Function{"onepen_synced", 0, synced}, Function{"onepen_synced", 1, synced}, Function{"onepen_status", 0, status}, Function{"onepen_status", 1, status},
-        Function{"onepen_error", 0, error}, Function{"onepen_use", 1, use}, Function{"onepen_use", 2, use}}) {
+  for (const Function& function : {Function{"onepen_synced", 0, synced}, Function{"onepen_synced", 1, synced}, Function{"onepen_status", 0, status},
+                                   Function{"onepen_status", 1, status}, Function{"onepen_wait_for", 1, wait_for}, Function{"onepen_wait_for", 2, wait_for},
+                                   Function{"onepen_error", 0, error}, Function{"onepen_use", 1, use}, Function{"onepen_use", 2, use}}) {
     const int rc = sqlite3_create_function_v2(connection, function.name, function.arguments, kFlags, nullptr, function.call, nullptr, nullptr, nullptr);
     if (rc != SQLITE_OK) return rc;
   }

@@ -136,6 +136,7 @@ Result<> OpenDatabase::stop(std::optional<std::chrono::nanoseconds> flush) {
     static_cast<void>(capture_.release());
     static_cast<void>(keeper_.release());
     static_cast<void>(caretaker_.release());
+    static_cast<void>(follow_.release());
     static_cast<void>(copy_.release());
     static_cast<void>(home_.release());
     return {};
@@ -144,6 +145,11 @@ Result<> OpenDatabase::stop(std::optional<std::chrono::nanoseconds> flush) {
   closing_.store(true);
   hold_.no_more_pins();
   if (caretaker_) caretaker_->stop();
+  if (follow_) {
+    follow_->stop();
+    copy_->rest();
+    tell_listeners();
+  }
   if (keeper_) {
     const Instant deadline = environment_.runtime->now() + flush.value_or(settings_.close_flush);
     if (hold_.pending() && owner()) static_cast<void>(keeper_->flush(deadline));
@@ -162,6 +168,7 @@ Result<> OpenDatabase::stop(std::optional<std::chrono::nanoseconds> flush) {
   }
   capture_.reset();
   keeper_.reset();
+  follow_.reset();
   caretaker_.reset();
   if (copy_) {
     if (const auto done = copy_->close(); !done) environment_.log(LogLevel::warn, done.error().message);
@@ -170,6 +177,33 @@ Result<> OpenDatabase::stop(std::optional<std::chrono::nanoseconds> flush) {
 }
 
 Result<> OpenDatabase::flush(std::chrono::nanoseconds limit) { return keeper_ ? keeper_->flush(environment_.runtime->now() + limit) : Result<>{}; }
+
+// ---- a follower
+
+void OpenDatabase::on_follow_ended(const Error& error) {
+  const auto kind = [&] {
+    switch (error.outcome) {
+      case Outcome::not_found: return ResetKind::removed;
+      case Outcome::gone:
+      case Outcome::incarnation_changed: return ResetKind::rewound;
+      case Outcome::unavailable: return ResetKind::broken;
+      default: return ResetKind::diverged;
+    }
+  }();
+  set_reset(Reset{kind, fmt::format("'{}' cannot be followed any further: {}. Open it again.", settings_.name->text(), error.message), Epoch{}, error.current});
+  tell_listeners();
+}
+
+Result<> OpenDatabase::wait_for(const Offset& offset, std::chrono::nanoseconds limit) {
+  if (!follow_)
+    return tl::unexpected(Error{Outcome::invalid, fmt::format("'{}' is open for writing here: it sees everything that it wrote.", settings_.name->text()), {}});
+  return follow_->wait_for(offset, environment_.runtime->now() + limit);
+}
+
+Result<> OpenDatabase::check_staleness() {
+  if (!follow_ || !settings_.max_staleness) return {};
+  return follow_->fresh(*settings_.max_staleness, environment_.runtime->now() + *settings_.max_staleness);
+}
 
 Result<Offset> OpenDatabase::confirm(std::chrono::nanoseconds limit) {
   if (forked()) return tl::unexpected(Error{Outcome::epoch_closed, forked_sentence(), {}});
@@ -293,6 +327,13 @@ DatabaseStatus OpenDatabase::status() const {
     const WalHold::View view = hold_.view();
     status.pending_commits = local() ? view.pending() : status.owner.pending;
     status.pending_bytes = std::uint64_t{view.pending_frames()} * (page_size_ + kWalFrameHeaderBytes);
+  }
+  if (follow_) {
+    const FollowStatus now = follow_->status();
+    status.copy = now.state;
+    status.trouble = now.trouble;
+    if (now.contact) status.contact_age = std::chrono::duration_cast<std::chrono::milliseconds>(environment_.runtime->now() - *now.contact);
+    return status;
   }
   if (caretaker_) status.growth = caretaker_->status();
   if (local()) status.copy = copy_->state();

@@ -1,7 +1,7 @@
 // One open database of this process: its copy, its owner, its capture, shared by all connections to it.
 //
-//   acquired (copy locked) ──start()──> owner ──────────────> reset (final; I7)        follower: no owner, no capture, read only
-//                             │          ▲ │
+//   acquired (copy locked) ──start()──> owner ──────────────> reset (final; I7)        follower: no owner, no capture, read only; the
+//                             │          ▲ │                                         copy goes on while it is read (follow.h)
 //                             │          │ └── stop() ──> stopped
 //                             │          └── claims itself
 //                             ├──start()──> offline (offline=1, durability=local, the home is out of reach)
@@ -19,6 +19,7 @@
 #include "sqlite/capture.h"
 #include "sqlite/capture_watch.h"
 #include "sqlite/caretaker.h"
+#include "sqlite/follow.h"
 #include "sqlite/keeper.h"
 #include "sqlite/open_database_settings.h"
 
@@ -47,6 +48,7 @@ struct DatabaseStatus {
   GrowthStatus growth{};
   std::optional<Reset> reset{};
   std::string salvaged{};  // where this opening moved the copy that was there; empty: it moved none
+  std::optional<std::chrono::milliseconds> contact_age{};  // of a follower: since the home last said that nothing more was there than was read
 };
 
 class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
@@ -74,6 +76,9 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
 
   // reads=confirmed, onepen_synced(): still the owner, and everything committed so far is in the stream.
   Result<Offset> confirm(std::chrono::nanoseconds limit);
+  // A follower. wait_for: readers that begin from now on see everything up to `offset`. check_staleness: may a read begin (max_staleness)? Errors: Follow's.
+  Result<> wait_for(const Offset& offset, std::chrono::nanoseconds limit);
+  Result<> check_staleness();
   // durability=local: commits that are not in the stream; sends them, for at most so long. Errors: unavailable: what is left, and why.
   bool pending() const { return keeper_ && hold_.pending(); }
   Result<> flush(std::chrono::nanoseconds limit);
@@ -103,6 +108,8 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
  private:
   OpenDatabase(const Environment& environment, OpenSettings settings, std::unique_ptr<Copy> copy);
   Result<> open_home();
+  Result<> start_following();
+  void on_follow_ended(const Error& error);
   Result<> start_owner(bool create);
   Result<> start_offline(const Error& why);
   Result<> start_capture(std::shared_ptr<owner::Owner> owner);
@@ -133,6 +140,7 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
   std::unique_ptr<core::Home> home_;  // start() and the keeper's thread
   WalHold hold_;
   std::unique_ptr<Keeper> keeper_;
+  std::unique_ptr<Follow> follow_;
   std::unique_ptr<Caretaker> caretaker_;
   std::unique_ptr<Capture> capture_;
   CaptureWatch watch_;

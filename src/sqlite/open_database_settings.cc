@@ -13,8 +13,8 @@ namespace onepen::sqlite {
 namespace {
 
 // Ours, then SQLite's own. Others are refused: a typing error in `takeover` must not open a database that takes over.
-constexpr std::array kOurs = {"home",       "takeover", "notice_within", "commit_timeout",    "page_size",      "owner",      "cache_root",
-                              "durability", "offline",  "reads",         "max_pending_bytes", "snapshot_after", "close_flush"};
+constexpr std::array kOurs = {"home",       "takeover", "notice_within", "commit_timeout",    "page_size",      "owner",       "cache_root",
+                              "durability", "offline",  "reads",         "max_pending_bytes", "snapshot_after", "close_flush", "max_staleness"};
 constexpr std::array kSqlites = {"vfs", "mode", "cache", "psow", "modeof", "nolock", "immutable", "readonly_shm"};
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 constexpr std::chrono::milliseconds kLongest{std::chrono::hours(24)};
@@ -105,6 +105,11 @@ Result<> read_choices(const Parameter& parameter, OpenSettings& settings) {
     settings.page_size = static_cast<std::uint32_t>(*number);
   }
   if (const auto text = parameter("mode")) settings.follower = *text == "ro";
+  if (parameter("max_staleness")) {
+    if (!settings.follower)
+      return bad_setting("max_staleness= needs mode=ro: it is for readers. The owner's reads are confirmed by the home with reads=confirmed.");
+    if (const auto done = read_duration_into(parameter, "max_staleness", settings.max_staleness.emplace(), std::chrono::milliseconds(1)); !done) return done;
+  }
   if (const auto done = only(parameter, "nolock", "0"); !done) return done;
   if (const auto done = only(parameter, "immutable", "0"); !done) return done;
   constexpr std::chrono::milliseconds kLeast{1};

@@ -37,6 +37,7 @@ struct OpenSettings {
   bool offline = false;  // when the home is out of reach, open from the local copy alone (durability=local only)
   std::uint64_t max_pending_bytes = kDefaultMaxPendingBytes;  // of the WAL, in commits that are not in the stream yet; above it COMMIT waits, then is refused
   std::uint64_t snapshot_after = 0;  // bytes of log since the newest snapshot that make a new one; 0: as many as the database has, at least 8 MiB
+  std::optional<std::chrono::milliseconds> max_staleness{};  // of a follower: reads are refused when the home was last heard longer ago
   std::chrono::milliseconds close_flush{5'000};  // how long the last close goes on sending
   std::function<void(const owner::Progress&)> progress{};
 };

@@ -49,15 +49,25 @@ Result<> OpenDatabase::open_home() {
   return {};
 }
 
+// Readers begin with everything that was in the stream when they were opened, and see what comes then.
+Result<> OpenDatabase::start_following() {
+  if (auto opened = open_home(); !opened) return opened;
+  auto stream = home_->stream(*settings_.name);
+  if (auto done = copy_->catch_up(*stream, settings_.progress); !done) return tl::unexpected(done.error());
+  if (copy_->state().ordinal == 0)
+    return tl::unexpected(Error{
+        Outcome::not_found, fmt::format("There is no database '{}' at {} (mode=ro opens only what is there).", settings_.name->text(), home_->url()), {}});
+  if (auto live = copy_->go_live(); !live) return live;
+  follower_ = true;
+  follow_ = std::make_unique<Follow>(*environment_.runtime, *copy_, std::move(stream), settings_.name->text(),
+                                     Follow::Callbacks{{}, [this](const Error& error) { on_follow_ended(error); }}, environment_.log);
+  follow_->begin();
+  return {};
+}
+
 Result<> OpenDatabase::start(bool follower, bool create) {
   if (follower) {
-    if (auto opened = open_home(); !opened) return opened;
-    auto stream = home_->stream(*settings_.name);
-    if (auto done = copy_->catch_up(*stream, settings_.progress); !done) return tl::unexpected(done.error());
-    if (copy_->state().ordinal == 0)
-      return tl::unexpected(Error{
-          Outcome::not_found, fmt::format("There is no database '{}' at {} (mode=ro opens only what is there).", settings_.name->text(), home_->url()), {}});
-    follower_ = true;
+    if (auto done = start_following(); !done) return done;
   } else if (auto done = start_owner(create); !done) {
     return done;
   }

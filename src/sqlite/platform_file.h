@@ -17,6 +17,7 @@ class PlatformFile {
   ~PlatformFile();
   PlatformFile(const PlatformFile&) = delete;
   PlatformFile& operator=(const PlatformFile&) = delete;
+  sqlite3_file* file() const { return file_; }  // for its locks and the index of its WAL
   Result<> read(std::uint64_t from, std::span<std::byte> out);  // zeros beyond the end
 
  private:

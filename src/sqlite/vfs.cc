@@ -253,7 +253,7 @@ Registry* process_registry() {
   return p.registry;
 }
 
-sqlite3_vfs* platform_vfs() { return root(); }
+sqlite3_vfs* platform_vfs() { return root() != nullptr ? root() : sqlite3_vfs_find(nullptr); }
 
 int use_home(std::string url, std::string parameters) {
   {

@@ -16,7 +16,7 @@ inline constexpr const char* kVfsName = "onepen";
 int register_vfs(const Environment& environment);
 // The process's registry; null before register_vfs.
 Registry* process_registry();
-// The VFS below ours: the platform's. Its files are opened without capture.
+// The VFS below ours: the platform's, also before ours is registered. Its files are opened without capture.
 sqlite3_vfs* platform_vfs();
 // onepen_use(): the home of plain names "x.onepen" from now on, and the VFS becomes the default.
 int use_home(std::string url, std::string parameters = {});

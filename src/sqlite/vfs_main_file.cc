@@ -65,6 +65,8 @@ int MainFile::refuse_begin(const Reset& reset) { return refuse(reset.message + "
 
 int MainFile::begin_read(int offset, int n, int flags) {
   if (const auto reset = database_->current_reset()) return refuse_begin(*reset);  // I7
+  // Before the lock, which chooses what is seen: that is then no older than the answer (I8).
+  if (const auto fresh = database_->check_staleness(); !fresh) return refuse(fresh.error().message);
   const int rc = real_->pMethods->xShmLock(real_, offset, n, flags);
   reading_ = reading_ || rc == SQLITE_OK;
   if (rc != SQLITE_OK || !database_->settings().confirm_reads || database_->follower()) return rc;

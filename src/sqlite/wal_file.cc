@@ -156,7 +156,7 @@ Result<std::vector<RawCommit>> raw_commits(io::Disk& disk, const std::string& pa
   return commits;
 }
 
-Result<WalWriter> WalWriter::create(io::Disk& disk, const std::string& path, std::uint32_t page_size, std::uint64_t salt) {
+Result<WalWriter> WalWriter::open(io::Disk& disk, const std::string& path, std::uint32_t page_size, std::uint64_t salt) {
   ONEPEN_CHECK(wire::valid_page_size(page_size), "a page size");
   WalWriter wal;
   wal.path_ = path;
@@ -165,18 +165,44 @@ Result<WalWriter> WalWriter::create(io::Disk& disk, const std::string& path, std
   auto file = open_on(disk, path, io::OpenMode::create);
   if (!file) return tl::unexpected(file.error());
   wal.file_ = std::move(*file);
-  if (auto cut = of_disk(wal.file_->cut(0)); !cut) return tl::unexpected(cut.error());
+  return wal;
+}
+
+Result<> WalWriter::write_header() {
   std::byte header[kWalHeaderBytes]{};
   put_big(header, kMagicLittle);
   put_big(header + 4, kWalVersion);
-  put_big(header + 8, page_size);
-  put_big(header + 16, static_cast<std::uint32_t>(salt >> 32));
-  put_big(header + 20, static_cast<std::uint32_t>(salt));
-  wal.sum_.add(ByteView(header, 24), false);
-  put_big(header + 24, wal.sum_.one);
-  put_big(header + 28, wal.sum_.two);
-  if (auto put = of_disk(wal.file_->write_at(0, header)); !put) return tl::unexpected(put.error());
-  wal.end_ = kWalHeaderBytes;
+  put_big(header + 8, page_size_);
+  put_big(header + 16, salt1());
+  put_big(header + 20, salt2());
+  sum_.add(ByteView(header, 24), false);
+  put_big(header + 24, sum_.one);
+  put_big(header + 28, sum_.two);
+  end_ = kWalHeaderBytes;
+  return of_disk(file_->write_at(0, header));
+}
+
+Result<WalWriter> WalWriter::create(io::Disk& disk, const std::string& path, std::uint32_t page_size, std::uint64_t salt) {
+  auto wal = open(disk, path, page_size, salt);
+  if (!wal) return wal;
+  if (auto cut = of_disk(wal->file_->cut(0)); !cut) return tl::unexpected(cut.error());
+  if (auto put = wal->write_header(); !put) return tl::unexpected(put.error());
+  return wal;
+}
+
+Result<WalWriter> WalWriter::begin(io::Disk& disk, const std::string& path, std::uint32_t page_size, std::uint32_t salt1, std::uint32_t salt2) {
+  auto wal = open(disk, path, page_size, std::uint64_t{salt1} << 32 | salt2);
+  if (!wal) return wal;
+  if (auto put = wal->write_header(); !put) return tl::unexpected(put.error());
+  return wal;
+}
+
+Result<WalWriter> WalWriter::resume(io::Disk& disk, const std::string& path, std::uint32_t page_size, const WalPlace& end, WalChecksum sum) {
+  auto wal = open(disk, path, page_size, std::uint64_t{end.salt1} << 32 | end.salt2);
+  if (!wal) return wal;
+  wal->sum_ = sum;
+  wal->frames_ = end.frame;
+  wal->end_ = kWalHeaderBytes + std::uint64_t{end.frame} * (kWalFrameHeaderBytes + page_size);
   return wal;
 }
 

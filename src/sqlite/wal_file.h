@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "sqlite/copy_disk.h"
+#include "sqlite/wal_place.h"
 
 namespace onepen::sqlite {
 
@@ -54,6 +55,10 @@ class WalWriter {
  public:
   // Makes the file anew. salt: any 64 bits, fresh for each file.
   static Result<WalWriter> create(io::Disk& disk, const std::string& path, std::uint32_t page_size, std::uint64_t salt);
+  // A file that may hold an older WAL, of which nobody needs anything: its header is written over. Errors: unavailable.
+  static Result<WalWriter> begin(io::Disk& disk, const std::string& path, std::uint32_t page_size, std::uint32_t salt1, std::uint32_t salt2);
+  // Goes on behind `end` of a WAL that is there; sum: up to it, of words read little-endian. Errors: unavailable.
+  static Result<WalWriter> resume(io::Disk& disk, const std::string& path, std::uint32_t page_size, const WalPlace& end, WalChecksum sum);
   // page_count_after: 0, or the size of the database when this frame commits. Returns where the image begins.
   Result<std::uint64_t> add(std::uint32_t page_number, std::uint32_t page_count_after, ByteView image);
   struct Mark {
@@ -71,6 +76,8 @@ class WalWriter {
   std::uint32_t salt2() const { return static_cast<std::uint32_t>(salt_); }
 
  private:
+  static Result<WalWriter> open(io::Disk& disk, const std::string& path, std::uint32_t page_size, std::uint64_t salt);
+  Result<> write_header();
   std::string path_;
   DiskFilePtr file_;
   std::uint32_t page_size_ = 0;

@@ -42,9 +42,11 @@ def commands(root, home, cache):
         (("verify", "app", *place, *local), 0),
         (("sql", "app", "SELECT count(*) FROM t", *place, *local), 0),
         (("export", "app", str(export), *place, *local), 0),
+        (("replicate", "app", "--to", str(root.path / "user" / root.next("replica.db")), "--once", *place), 0),
         (("status", "nothing", *place), 6),
         (("history", "nothing", *place), 6),
         (("sql", "nothing", "SELECT 1", *place, *local), 6),
+        (("replicate", "nothing", "--to", str(root.path / "user" / "nothing.db"), *place), 6),
     ]
 
 

@@ -1,0 +1,192 @@
+#include "sqlite/follow.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace onepen::sqlite {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{100};  // one wait for more; between two the thread looks whether it is to end
+// Nothing came for a while: the home is asked more rarely, every twentieth of that time, so that a thousand followers of quiet databases cost little. A new record
+// is then seen so much later, once.
+constexpr std::chrono::seconds kQuietAfter{5}, kRarest{1};
+constexpr int kQuietShare = 20;
+constexpr std::chrono::nanoseconds kFirstPause = std::chrono::milliseconds(20), kLastPause = std::chrono::seconds(2);
+
+// Of an answer of the home: is there anything to be had by asking again?
+bool passes(Outcome outcome) { return outcome == Outcome::unavailable || outcome == Outcome::unknown || outcome == Outcome::unauthorised; }
+
+}  // namespace
+
+Follow::Follow(Runtime& runtime, Copy& copy, std::unique_ptr<core::Stream> stream, std::string name, Callbacks callbacks, Log log)
+    : runtime_(runtime),
+      copy_(copy),
+      stream_(std::move(stream)),
+      name_(std::move(name)),
+      callbacks_(std::move(callbacks)),
+      log_(std::move(log)),
+      wake_(runtime.make_signal()),
+      changed_(runtime) {}
+
+Follow::~Follow() { stop(); }
+
+void Follow::begin() {
+  position_ = copy_.position();
+  commits_before_ = copy_.state().ordinal;
+  {
+    const Lock lock(mutex_);
+    status_.state = copy_.state();
+  }
+  thread_ = runtime_.spawn("onepen-follow", [this] { run(); });
+}
+
+void Follow::stop() {
+  stop_.store(true);
+  wake_->notify();
+  changed_.wake_all();
+  thread_.reset();
+}
+
+FollowStatus Follow::status() const {
+  const Lock lock(mutex_);
+  return status_;
+}
+
+void Follow::run() {
+  Instant last_news = runtime_.now();
+  while (!stop_.load()) {
+    const auto more = read_on();
+    if (!more) {
+      if (!passes(more.error().outcome)) return failed(more.error());
+      {
+        const Lock lock(mutex_);
+        if (status_.trouble.empty()) log_(LogLevel::warn, fmt::format("'{}' cannot be followed for the moment: {}", name_, more.error().message));
+        status_.trouble = more.error().message;
+      }
+      changed_.wake_all();
+      backoff_ = std::clamp(2 * backoff_, kFirstPause, kLastPause);
+      pause(backoff_);
+      continue;
+    }
+    backoff_ = {};
+    const Instant now = runtime_.now();
+    if (*more) {
+      last_news = now;
+      continue;
+    }
+    if (const auto quiet = now - last_news; quiet > kQuietAfter) {
+      pause(std::min<std::chrono::nanoseconds>(quiet / kQuietShare, kRarest));
+    } else if (!asked_.load()) {
+      static_cast<void>(stream_->wait(position_, now + kLook));  // what it fails of, the next read says
+      if (runtime_.now() <= now) pause(kFirstPause);  // (it failed, or the process is being stopped)
+    }
+  }
+}
+
+// True: something came. Errors: of the home, and those that end it, which are said by other words.
+Result<bool> Follow::read_on() {
+  const Instant before = runtime_.now();
+  asked_.store(false);
+  const auto read = stream_->read(position_, core::ReadLimit{});
+  if (!read && (read.error().outcome == Outcome::gone || read.error().outcome == Outcome::incarnation_changed)) {
+    if (const auto anew = begin_anew(read.error()); !anew) return tl::unexpected(anew.error());
+    return true;
+  }
+  if (!read) return tl::unexpected(Error{read.error().outcome, read.error().message, read.error().current});
+  for (const core::Record& record : read->records) {
+    if (const auto applied = copy_.apply(record); !applied) return tl::unexpected(applied.error());
+    position_ = record.next;
+  }
+  if (!read->records.empty()) {
+    if (const auto shown = copy_.settle(); !shown) return tl::unexpected(shown.error());
+  }
+  const CommitState now = copy_.state();
+  const bool moved = [&] {
+    const Lock lock(mutex_);
+    const bool more = !(status_.state == now);
+    status_.state = now;
+    status_.commits = now.ordinal - commits_before_;
+    if (read->up_to_date) status_.contact = before;
+    status_.trouble.clear();
+    return more;
+  }();
+  if (moved && callbacks_.moved) callbacks_.moved();
+  if (moved || read->up_to_date) changed_.wake_all();
+  return !read->records.empty();
+}
+
+Result<> Follow::begin_anew(const core::Refusal& why) {
+  log_(LogLevel::info, fmt::format("'{}' is read anew, and its readers go on meanwhile with what they see: {}", name_, why.message));
+  if (const auto anew = copy_.begin_anew(*stream_); !anew) return anew;
+  position_ = copy_.position();
+  commits_before_ = copy_.state().ordinal;
+  {
+    const Lock lock(mutex_);
+    status_.state = copy_.state();
+  }
+  if (callbacks_.moved) callbacks_.moved();
+  changed_.wake_all();
+  return {};
+}
+
+bool Follow::pause(std::chrono::nanoseconds time) { return wake_->wait_until(runtime_.now() + time); }
+
+void Follow::failed(const Error& error) {
+  log_(LogLevel::error, fmt::format("'{}' is not followed any more: {}", name_, error.message));
+  {
+    const Lock lock(mutex_);
+    status_.ended = error;
+  }
+  changed_.wake_all();
+  if (callbacks_.ended) callbacks_.ended(error);
+}
+
+Result<> Follow::wait_for(const Offset& offset, Instant deadline) {
+  const auto there = [&] {
+    const Lock lock(mutex_);
+    return !(status_.state.offset < offset);
+  };
+  const auto over = [&] { return there() || stop_.load() || status().ended; };
+  if (!there()) {
+    asked_.store(true);
+    wake_->notify();
+    changed_.wait(deadline, over);
+  }
+  if (there()) return {};
+  const FollowStatus now = status();
+  if (now.ended) return tl::unexpected(*now.ended);
+  return tl::unexpected(Error{Outcome::unavailable,
+                              fmt::format("'{}' is shown up to offset {}, not yet up to {}{}{}", name_, now.state.offset.text, offset.text,
+                                          now.trouble.empty() ? "" : ": ", now.trouble),
+                              {}});
+}
+
+Result<> Follow::fresh(std::chrono::nanoseconds most, Instant deadline) {
+  const auto age = [&]() -> std::optional<std::chrono::nanoseconds> {
+    const Lock lock(mutex_);
+    if (!status_.contact) return std::nullopt;
+    return runtime_.now() - *status_.contact;
+  };
+  const auto is_fresh = [&] {
+    const auto old = age();
+    return old && *old <= most;
+  };
+  if (!is_fresh()) {
+    asked_.store(true);
+    wake_->notify();
+    changed_.wait(deadline, [&] { return is_fresh() || stop_.load() || status().ended; });
+  }
+  if (is_fresh()) return {};
+  const FollowStatus now = status();
+  if (now.ended) return tl::unexpected(*now.ended);
+  const auto old = age();
+  const std::string since =
+      old ? fmt::format("{} ms ago", std::chrono::duration_cast<std::chrono::milliseconds>(*old).count()) : std::string("never since it was opened");
+  return tl::unexpected(Error{Outcome::unavailable,
+                              fmt::format("'{}' was last known to be up to date {}, and max_staleness is {} ms{}{}", name_, since,
+                                          std::chrono::duration_cast<std::chrono::milliseconds>(most).count(), now.trouble.empty() ? "." : ": ", now.trouble),
+                              {}});
+}
+
+}  // namespace onepen::sqlite

@@ -1,0 +1,75 @@
+// Follows a stream on a thread of its own: reads on, and lets a live copy (copy.h, go_live) show each batch of commits. It never writes to the home.
+//
+//     read ──records──▶ apply, settle ──▶ read …          up to date: wait for more, as the home can; a failure is tried again, more and more slowly
+//
+// A stream that was restored, or trimmed past where the copy is, is read anew, and readers see it when it is whole. What cannot be followed any further ends it, once
+// (`ended`): the stream was removed; somebody wrote to the copy; its disk failed. Readers go on with what they see, if they are let (I8: it carries its offset).
+// Thread-safety: begin and stop from one thread; the rest from any.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/runtime.h"
+#include "core/home.h"
+#include "sqlite/copy.h"
+#include "sqlite/waiters.h"
+
+namespace onepen::sqlite {
+
+struct FollowStatus {
+  CommitState state;  // what readers that begin now see, at least
+  std::optional<Instant> contact{};  // the home said at this time, or later, that nothing more was there than was read
+  std::uint64_t commits = 0;  // shown since this began
+  std::string trouble{};  // why the home has not been read since; empty: all is well
+  std::optional<Error> ended{};  // nothing more is read
+};
+
+class Follow {
+ public:
+  struct Callbacks {
+    std::function<void()> moved{};  // the copy shows more
+    std::function<void(const Error&)> ended{};  // once
+  };
+  // Everything outlives it. copy: live.
+  Follow(Runtime& runtime, Copy& copy, std::unique_ptr<core::Stream> stream, std::string name, Callbacks callbacks, Log log);
+  ~Follow();  // stop()
+  void begin();
+  void stop();
+
+  FollowStatus status() const;
+  // Readers that begin after it returned see everything up to `offset`. Errors: unavailable: not within the time, and why; what ended it; invalid: no offset.
+  Result<> wait_for(const Offset& offset, Instant deadline);
+  // Whether the home was asked within `most`; asks at once if not, and waits for the answer until `deadline`. Errors: unavailable: how long ago it was.
+  Result<> fresh(std::chrono::nanoseconds most, Instant deadline);
+
+ private:
+  void run();
+  Result<bool> read_on();
+  Result<> begin_anew(const core::Refusal& why);
+  Result<> show();
+  bool pause(std::chrono::nanoseconds time);
+  void failed(const Error& error);
+
+  Runtime& runtime_;
+  Copy& copy_;
+  std::unique_ptr<core::Stream> stream_;
+  const std::string name_;
+  const Callbacks callbacks_;
+  const Log log_;
+  std::atomic<bool> stop_{false}, asked_{false};
+  std::unique_ptr<Signal> wake_;
+  Waiters changed_;
+  std::chrono::nanoseconds backoff_{0};
+  std::uint64_t commits_before_ = 0;
+  Offset position_;  // where the next read begins: behind records that settle() does not show yet
+  mutable Mutex mutex_;
+  FollowStatus status_ ONEPEN_GUARDED_BY(mutex_);
+  std::unique_ptr<Thread> thread_;  // last
+};
+
+}  // namespace onepen::sqlite

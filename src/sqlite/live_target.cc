@@ -1,0 +1,277 @@
+#include "sqlite/live_target.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/check.h"
+#include "base/failpoint.h"
+#include "sqlite/vfs.h"
+#include "sqlite/wal_frames.h"
+#include "sqlite/wal_tail.h"
+
+namespace onepen::sqlite {
+namespace {
+
+// For the write lock, which SQLite takes for moments only: to recover, or to end a checkpoint.
+constexpr std::chrono::seconds kLockWithin{5};
+constexpr std::chrono::microseconds kLockEvery{500};
+
+Result<PlainConnection> open_keeper(const std::string& path) {
+  sqlite3* raw = nullptr;
+  const int code = sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, platform_vfs()->zName);
+  PlainConnection db(raw);
+  if (code != SQLITE_OK) return tl::unexpected(plain_error(code, "open", path, raw != nullptr ? sqlite3_errmsg(raw) : "no memory"));
+  sqlite3_busy_timeout(db.get(), kPlainBusyMs);
+  // What is in the WAL stays there when this closes: the next opening goes on from it.
+  sqlite3_db_config(db.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  for (const char* sql : {"PRAGMA synchronous=NORMAL", "PRAGMA wal_autocheckpoint=0", "SELECT count(*) FROM sqlite_schema"}) {
+    if (auto done = plain_value(db.get(), path, sql); !done) return tl::unexpected(done.error());
+  }
+  return db;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<LiveTarget>> LiveTarget::open(Runtime& runtime, io::Disk& disk, const DatabaseFiles& files, const CommitState& state,
+                                                     const WalPlace& place, const SettleHooks& hooks) {
+  std::unique_ptr<LiveTarget> live(new LiveTarget(runtime, disk, files));
+  auto keeper = open_keeper(files.db);
+  if (!keeper) return tl::unexpected(keeper.error());
+  live->keeper_ = std::move(*keeper);
+  auto file = PlatformFile::open(files.db);
+  if (!file) return tl::unexpected(file.error());
+  live->file_ = std::move(*file);
+  live->index_ = std::make_unique<WalIndex>(live->file_->file());
+  if (auto locked = live->lock(); !locked) return tl::unexpected(locked.error());
+  auto found = live->find(state, place, hooks);
+  if (found) found = live->see();
+  live->index_->unlock();
+  if (!found) return tl::unexpected(found.error());
+  return live;
+}
+
+Error LiveTarget::foreign() const {
+  return Error{Outcome::state_mismatch,
+               fmt::format("{} was written by something else than Onepen: a follower's database is only to be read. Open it read-only there", files_.db),
+               {}};
+}
+
+Result<> LiveTarget::see() {
+  const auto header = index_->header();
+  if (!header) return tl::unexpected(header.error());
+  if (*header) seen_ = **header;
+  return {};
+}
+
+Result<> LiveTarget::lock() {
+  const Instant deadline = runtime_.now() + kLockWithin;
+  for (;;) {
+    const auto got = index_->try_lock();
+    if (!got) return tl::unexpected(got.error());
+    if (*got) return {};
+    if (runtime_.now() >= deadline)
+      return tl::unexpected(Error{Outcome::unavailable, fmt::format("the WAL of {} is locked by another program: close it there", files_.db), {}});
+    runtime_.sleep_until(runtime_.now() + kLockEvery);
+  }
+}
+
+// What is in the WAL, and what its index says of it. They differ where a process was killed between its commit frame and the index, or between the index and the
+// header of a new WAL, while others had the database open.
+Result<> LiveTarget::find(const CommitState& state, const WalPlace& place, const SettleHooks& hooks) {
+  const auto header = index_->header();
+  if (!header) return tl::unexpected(header.error());
+  const auto scan = scan_wal(disk_, files_.wal());
+  if (!scan) return tl::unexpected(scan.error());
+  if (!*header) return tl::unexpected(Error{Outcome::unavailable, fmt::format("the WAL of {} has no index", files_.db), {}});
+  head_.frames = frame_count(**header);
+  head_.page_count = page_count(**header);
+  head_.page_size = state.page_size;
+  head_.sum = checksum(**header);
+  std::tie(head_.salt1, head_.salt2) = salts(**header);
+  page_count_ = state.page_count;
+  if (scan->end.frame == 0) return head_.frames == 0 ? begin_wal(state, hooks) : tl::unexpected(foreign());
+  if (scan->page_size != state.page_size || !(scan->end == place)) return tl::unexpected(foreign());
+  // An index without frames is behind this WAL, or was begun anew when the database file had all of it: then the WAL counts once more, and says the same.
+  const bool same_wal = scan->end.salt1 == head_.salt1 && scan->end.salt2 == head_.salt2;
+  if (same_wal ? head_.frames > scan->end.frame : head_.frames != 0) return tl::unexpected(foreign());
+  return take_wal(*scan);
+}
+
+Result<> LiveTarget::take_wal(const WalScan& scan) {
+  auto wal = WalWriter::resume(disk_, files_.wal(), scan.page_size, scan.end, scan.checksum);
+  if (!wal) return tl::unexpected(wal.error());
+  wal_.emplace(std::move(*wal));
+  published_ = wal_->mark();
+  std::uint64_t at = kWalHeaderBytes + kWalFrameHeaderBytes;
+  for (const TailFrame& frame : scan.frames) {
+    newest_[frame.page_number] = at;
+    at += kWalFrameHeaderBytes + scan.page_size;
+    if (frame.page_count_after != 0) std::erase_if(newest_, [&](const auto& page) { return page.first > frame.page_count_after; });
+  }
+  if (head_.frames == scan.end.frame) return {};
+  for (std::uint32_t frame = head_.frames + 1; frame <= scan.end.frame; ++frame) {
+    if (auto added = index_->add(frame, scan.frames[frame - 1].page_number); !added) return added;
+  }
+  head_.frames = scan.end.frame;
+  head_.salt1 = scan.end.salt1;
+  head_.salt2 = scan.end.salt2;
+  head_.page_count = scan.page_count;
+  head_.sum = scan.checksum;
+  return index_->publish(head_);
+}
+
+// The database file has everything. The header is written when the copy has noted it (copy.h), and before any frame.
+Result<> LiveTarget::begin_wal(const CommitState& state, const SettleHooks& hooks) {
+  if (head_.salt1 == 0 && head_.salt2 == 0) {
+    head_.salt1 = static_cast<std::uint32_t>(runtime_.random_u64());
+    head_.salt2 = static_cast<std::uint32_t>(runtime_.random_u64());
+  }
+  if (hooks.begun) {
+    if (auto noted = hooks.begun(head_.salt1, head_.salt2); !noted) return noted;
+  }
+  auto wal = WalWriter::begin(disk_, files_.wal(), state.page_size, head_.salt1, head_.salt2);
+  if (!wal) return tl::unexpected(wal.error());
+  wal_.emplace(std::move(*wal));
+  published_ = wal_->mark();
+  newest_.clear();
+  checkpointed_at_ = 0;
+  return {};
+}
+
+Result<> LiveTarget::begin(const CommitState& state, std::uint32_t page_size) {
+  running_.clear();
+  if (!wal_ || page_size != head_.page_size)
+    return io_failed("write", files_.wal());  // an earlier settling failed half way; (a database never changes its page size)
+  static_cast<void>(state);
+  return {};
+}
+
+Result<> LiveTarget::flush_last(std::uint32_t mark) {
+  if (!last_) return {};
+  const auto at = wal_->add(last_->page, mark, last_->image);
+  if (!at) return tl::unexpected(at.error());
+  pages_.push_back(last_->page);
+  if (const auto known = newest_.find(last_->page); known != newest_.end() && known->second == 0) known->second = *at;
+  last_.reset();
+  return {};
+}
+
+Result<> LiveTarget::add(std::uint32_t page, std::uint32_t page_count_after, ByteView image) {
+  if (auto flushed = flush_last(0); !flushed) return flushed;
+  if (page_count_after != 0) {
+    last_ = Last{page, page_count_after, Bytes(image.begin(), image.end())};
+    running_.emplace_back(page, 0);  // nowhere yet
+    return {};
+  }
+  const auto at = wal_->add(page, 0, image);
+  if (!at) return tl::unexpected(at.error());
+  pages_.push_back(page);
+  running_.emplace_back(page, *at);
+  return {};
+}
+
+void LiveTarget::end(std::uint32_t page_count) {
+  for (const auto& [number, at] : running_) newest_[number] = at;
+  running_.clear();
+  if (page_count < page_count_) std::erase_if(newest_, [&](const auto& page) { return page.first > page_count; });
+  page_count_ = page_count;
+}
+
+// Only commits of several parts can be: everything before them was published (settles_before_parts).
+void LiveTarget::take_back() {
+  last_.reset();  // a commit of several parts begins behind a published one: what was not is that commit's, or of a batch that failed
+  running_.clear();
+  pages_.clear();
+  if (wal_) wal_->rewind(published_);
+}
+
+Result<> LiveTarget::read(std::uint32_t page, std::span<std::byte> out) {
+  const auto known = newest_.find(page);
+  if (known == newest_.end()) return file_->read(std::uint64_t{page - 1} * out.size(), out);
+  if (known->second != 0) return wal_->read_image(known->second, out);
+  ONEPEN_CHECK(last_ && last_->page == page, "an image that is nowhere is that of the last frame");
+  std::copy(last_->image.begin(), last_->image.end(), out.begin());
+  return {};
+}
+
+Result<> LiveTarget::settle(const CommitState& settled, const CommitState& next, PageTable& table, const SettleHooks& hooks) {
+  const bool same = next.ordinal == settled.ordinal && next.page_sum == settled.page_sum && next.page_count == settled.page_count;
+  if (same && !last_) return hooks.remember ? hooks.remember(settled, next, std::nullopt) : Result<>{};
+  if (!wal_ || !last_) return io_failed("settle", files_.db);
+  if (auto locked = lock(); !locked) return locked;
+  auto done = [&]() -> Result<> {
+    const auto header = index_->header();
+    if (!header) return tl::unexpected(header.error());
+    if (!*header || !same_content(**header, seen_)) return tl::unexpected(foreign());
+    if (hooks.remember) {
+      const WalPlace place{head_.salt1, head_.salt2, wal_->mark().frames + 1};
+      if (auto kept = hooks.remember(settled, next, place); !kept) return kept;
+    }
+    if (ONEPEN_FAILPOINT("live.before_commit_frame")) return io_failed("write", files_.wal());
+    if (auto flushed = flush_last(last_->page_count_after); !flushed) return flushed;
+    if (auto published = publish(next); !published) return published;
+    if (hooks.published) hooks.published({head_.salt1, head_.salt2, head_.frames});
+    return {};
+  }();
+  index_->unlock();
+  if (done) done = tend(next, table, hooks);
+  if (!done) wal_.reset();  // what the WAL holds is not known: the next opening tells
+  return done;
+}
+
+Result<> LiveTarget::publish(const CommitState& next) {
+  if (ONEPEN_FAILPOINT("live.before_publish")) return io_failed("publish in", files_.wal());
+  std::uint32_t frame = head_.frames;
+  for (const std::uint32_t page : pages_) {
+    if (auto added = index_->add(++frame, page); !added) return added;
+  }
+  pages_.clear();
+  published_ = wal_->mark();
+  ONEPEN_CHECK(frame == published_.frames, "every frame has its entry");
+  head_.frames = frame;
+  head_.page_count = next.page_count;
+  head_.sum = published_.sum;
+  if (auto done = index_->publish(head_); !done) return done;
+  return see();
+}
+
+Result<> LiveTarget::tend(const CommitState& next, PageTable& table, const SettleHooks& hooks) {
+  if (published_.end < checkpointed_at_ + kLiveCheckpointBytes) return {};
+  checkpointed_at_ = published_.end;
+  if (ONEPEN_FAILPOINT("live.before_checkpoint")) return io_failed("checkpoint", files_.db);
+  const int rc = sqlite3_wal_checkpoint_v2(keeper_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
+  if (rc != SQLITE_OK && (rc & 0xff) != SQLITE_BUSY) return tl::unexpected(plain_error(rc, "checkpoint", files_.db, sqlite3_errmsg(keeper_.get())));
+  if (auto locked = lock(); !locked) return locked;
+  auto done = end_wal(next, table, hooks);
+  index_->unlock();
+  return done;
+}
+
+Result<> LiveTarget::end_wal(const CommitState& next, PageTable& table, const SettleHooks& hooks) {
+  const auto ends = index_->try_hold_readers();
+  if (!ends) return tl::unexpected(ends.error());
+  if (!*ends) return {};  // somebody reads from it: it goes on growing
+  // First what tells the next opening that the database file has all of it; then the WAL may go.
+  if (hooks.folded) {
+    if (auto merged = hooks.folded(table, next, {head_.salt1, head_.salt2, head_.frames}); !merged) return merged;
+  }
+  if (ONEPEN_FAILPOINT("live.before_restart")) return io_failed("begin anew", files_.wal());
+  if (auto restarted = index_->restart(head_, head_.salt1 + 1, static_cast<std::uint32_t>(runtime_.random_u64())); !restarted) return restarted;
+  if (auto seen = see(); !seen) return seen;
+  if (ONEPEN_FAILPOINT("live.restarted")) return io_failed("begin anew", files_.wal());
+  return begin_wal(next, hooks);
+}
+
+void LiveTarget::close() {
+  index_.reset();
+  file_.reset();
+  keeper_.reset();
+  wal_.reset();
+  last_.reset();
+  running_.clear();
+  pages_.clear();
+}
+
+}  // namespace onepen::sqlite

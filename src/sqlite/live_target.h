@@ -1,0 +1,87 @@
+// The WAL of a database that SQLite connections are reading meanwhile, of this process or of others: a follower's. Each batch of commits becomes one transaction of
+// that WAL, which readers see at once or not at all; none of them waits (wal_index.h). It is the only writer; SQLite itself only reads, recovers and checkpoints.
+//
+//     frames written behind the end ─▶ state file says {settled, new} ─▶ last frame, which commits ─▶ index moves over them ─▶ (checkpoint ─▶ WAL begun anew)
+//     kill: settled                    kill: settled                      kill: new                    kill: new                kill: new
+//
+// A WAL that grew past kLiveCheckpointBytes is checkpointed by SQLite, and begun anew when everything was copied and nobody reads from it. As with any SQLite
+// database, a reader that never ends its transaction keeps it from that (growth: live_target.cc). Thread-safety: none.
+#pragma once
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/log.h"
+#include "base/runtime.h"
+#include "sqlite/commit_target.h"
+#include "sqlite/copy_find.h"
+#include "sqlite/plain_sqlite.h"
+#include "sqlite/platform_file.h"
+#include "sqlite/wal_file.h"
+#include "sqlite/wal_index.h"
+
+namespace onepen::sqlite {
+
+inline constexpr std::uint64_t kLiveCheckpointBytes = 4u << 20;  // of WAL since the last one
+inline constexpr std::uint64_t kLiveBatchBytes = 8u << 20;  // a batch is published when it grew past this (one commit may be longer)
+
+struct WalScan;  // wal_tail.h
+
+class LiveTarget final : public CommitTarget {
+ public:
+  // The database file exists; it and its WAL hold `state`, which ends at `place` of the WAL. Connections may read already. hooks: those of settle().
+  // Errors: unavailable; state_mismatch: the WAL holds something else.
+  static Result<std::unique_ptr<LiveTarget>> open(Runtime& runtime, io::Disk& disk, const DatabaseFiles& files, const CommitState& state, const WalPlace& place,
+                                                  const SettleHooks& hooks);
+  ~LiveTarget() override { close(); }
+
+  Result<> begin(const CommitState& state, std::uint32_t page_size) override;
+  Result<> add(std::uint32_t page, std::uint32_t page_count_after, ByteView image) override;
+  void end(std::uint32_t page_count) override;
+  void take_back() override;
+  Result<> read(std::uint32_t page, std::span<std::byte> out) override;
+  bool full() const override { return wal_ && wal_->bytes() - published_.end > kLiveBatchBytes; }
+  bool settles_before_parts() const override { return true; }
+  // Errors besides: state_mismatch: somebody else wrote to the database.
+  Result<> settle(const CommitState& settled, const CommitState& next, PageTable& table, const SettleHooks& hooks) override;
+  void close() override;
+
+  std::uint64_t wal_bytes() const { return wal_ ? published_.end : 0; }
+
+ private:
+  LiveTarget(Runtime& runtime, io::Disk& disk, const DatabaseFiles& files) : runtime_(runtime), disk_(disk), files_(files) {}
+  Result<> find(const CommitState& state, const WalPlace& place, const SettleHooks& hooks);
+  Result<> take_wal(const WalScan& scan);
+  Result<> begin_wal(const CommitState& state, const SettleHooks& hooks);
+  Result<> lock();
+  Result<> flush_last(std::uint32_t mark);
+  Result<> publish(const CommitState& next);
+  Result<> see();
+  Result<> tend(const CommitState& next, PageTable& table, const SettleHooks& hooks);
+  Result<> end_wal(const CommitState& next, PageTable& table, const SettleHooks& hooks);
+  Error foreign() const;
+
+  Runtime& runtime_;
+  io::Disk& disk_;
+  DatabaseFiles files_;
+  PlainConnection keeper_;  // checkpoints, and keeps the index and the WAL in their places
+  std::unique_ptr<PlatformFile> file_;
+  std::unique_ptr<WalIndex> index_;
+  std::optional<WalWriter> wal_;
+  WalHead head_;  // as published
+  WalIndexHeader seen_{};  // as it was left: anything else is a foreign write
+  WalWriter::Mark published_{};  // where that ends
+  std::vector<std::uint32_t> pages_;  // of the frames behind it
+  std::unordered_map<std::uint32_t, std::uint64_t> newest_;  // pages of whole commits that are in the WAL: where their image is
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> running_;  // the same of the commit that began
+  // The newest frame that commits: written when it is known whether another commit follows it in this batch.
+  struct Last {
+    std::uint32_t page = 0, page_count_after = 0;
+    Bytes image;
+  };
+  std::optional<Last> last_;
+  std::uint32_t page_count_ = 0;  // of the database after the newest whole commit
+  std::uint64_t checkpointed_at_ = 0;  // bytes of WAL, when it was last tried
+};
+
+}  // namespace onepen::sqlite

@@ -1,0 +1,335 @@
+#include "sqlite/live_target.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "sqlite/copy_test_support.h"
+#include "sqlite/vfs.h"
+
+namespace onepen::sqlite {
+namespace {
+
+using testing::PlainSource;
+using testing::run_sql;
+using testing::slurp;
+using testing::TempFolder;
+using testing::told;
+
+// A copy's part: remembers what it is told, as the state file would.
+struct Ledger {
+  CommitState settled, next;
+  std::optional<WalPlace> place;
+  int merged = 0, begun = 0;
+  bool killed = false;  // whatever comes next is not written any more
+  SettleHooks hooks() {
+    SettleHooks all;
+    all.remember = [this](const CommitState& before, const CommitState& after, const std::optional<WalPlace>& at) -> Result<> {
+      settled = before, next = after;
+      if (at) place = at;
+      return {};
+    };
+    all.folded = [this](PageTable&, const CommitState&, const WalPlace&) -> Result<> {
+      ++merged;
+      return {};
+    };
+    all.begun = [this](std::uint32_t salt1, std::uint32_t salt2) -> Result<> {
+      ++begun;
+      place = WalPlace{salt1, salt2, 0};
+      return {};
+    };
+    return all;
+  }
+};
+
+class LiveTest : public ::testing::TestWithParam<std::uint32_t> {
+ protected:
+  LiveTest() {
+    Environment environment;
+    environment.runtime = runtime_.get();
+    environment.disk = disk_.get();
+    static_cast<void>(register_vfs(environment));  // finds the platform's
+  }
+
+  // The first records are folded; what comes then goes under readers.
+  void begin(PlainSource& source, std::size_t folded) {
+    path_ = folder_ / "copy";
+    applier_.emplace(*disk_, DatabaseFiles{path_}, PageTable{}, CommitState{}, ledger_.hooks());
+    for (fed_ = 0; fed_ < folded; ++fed_) ASSERT_TRUE(applier_->apply(source.records()[fed_]));
+    ASSERT_TRUE(applier_->settle());
+    ledger_ = Ledger{};
+    go_live();
+  }
+  void go_live() {
+    auto live =
+        LiveTarget::open(*runtime_, *disk_, DatabaseFiles{path_}, std::as_const(*applier_).state(), ledger_.place.value_or(WalPlace{}), ledger_.hooks());
+    ASSERT_TRUE(live) << told(live);
+    target_ = live->get();
+    applier_->aim_at(std::move(*live));
+  }
+  void feed(PlainSource& source, std::size_t upto) {
+    for (; fed_ < upto; ++fed_) {
+      auto done = applier_->apply(source.records()[fed_]);
+      ASSERT_TRUE(done) << told(done);
+    }
+  }
+  void settle() {
+    auto done = applier_->settle();
+    ASSERT_TRUE(done) << told(done);
+  }
+  // The process is killed: nothing is said, and another one begins with what is on the disk.
+  void begin_again() {
+    const CommitState state = std::as_const(*applier_).state();
+    PageTable table = applier_->table();
+    applier_.emplace(*disk_, DatabaseFiles{path_}, std::move(table), state, ledger_.hooks());
+    go_live();
+  }
+  PlainConnection reader() {
+    auto db = open_plain(path_, SQLITE_OPEN_READONLY);
+    EXPECT_TRUE(db) << told(db);
+    return std::move(*db);
+  }
+  static std::string value(const PlainConnection& db, const char* sql) {
+    auto got = plain_value(db.get(), "", sql);
+    EXPECT_TRUE(got) << told(got);
+    return got.value_or("");
+  }
+  // What SQLite makes of the files when nobody has them open.
+  std::string bytes() {
+    applier_->close_files();
+    auto db = open_plain(path_, SQLITE_OPEN_READWRITE);
+    EXPECT_TRUE(db) << told(db);
+    EXPECT_EQ(value(*db, "PRAGMA integrity_check"), "ok");
+    run_sql(db->get(), "PRAGMA wal_checkpoint(TRUNCATE)");
+    db->reset();
+    return slurp(path_);
+  }
+
+  const TempFolder folder_;
+  std::unique_ptr<Runtime> runtime_ = io::make_system_runtime();
+  std::unique_ptr<io::Disk> disk_ = io::make_posix_disk();
+  std::string path_;
+  Ledger ledger_;
+  std::optional<Applier> applier_;
+  LiveTarget* target_ = nullptr;
+  std::size_t fed_ = 0;
+};
+
+void workload(PlainSource& source) {
+  source.exec("CREATE TABLE t(id INTEGER PRIMARY KEY, x); CREATE INDEX i ON t(x)");
+  for (int i = 0; i < 40; ++i) source.exec("INSERT INTO t(x) VALUES (printf('%0*d', 300, " + std::to_string(i * 7919 % 101) + "))");
+  source.exec("BEGIN; INSERT INTO t(x) SELECT zeroblob(2000) FROM t; SAVEPOINT s; DELETE FROM t; ROLLBACK TO s; COMMIT");
+  source.exec("DELETE FROM t WHERE id > 10");
+  source.exec("VACUUM");  // shrinks
+  source.exec("INSERT INTO t(x) SELECT zeroblob(3000) FROM t, t AS u");  // grows again
+  source.exec("PRAGMA auto_vacuum=FULL; VACUUM");
+  source.exec("DELETE FROM t WHERE id > 5");
+  source.exec("INSERT INTO t(x) VALUES (randomblob(2500000))");  // several parts
+  source.exec("PRAGMA cache_size=10; INSERT INTO t(x) SELECT zeroblob(1000) FROM t, t AS u, t AS v");  // spills
+  source.exec("DELETE FROM t WHERE id > 3");
+}
+
+INSTANTIATE_TEST_SUITE_P(PageSizes, LiveTest, ::testing::Values(512u, 4096u, 65536u));
+
+TEST_P(LiveTest, EndsInTheSameFileAsPlainSqlite) {
+  for (const std::size_t settle_every : {std::size_t{1}, std::size_t{7}, std::size_t{100'000}}) {
+    const TempFolder other;
+    PlainSource source(other.path(), GetParam());
+    workload(source);
+    std::filesystem::remove(folder_ / "copy");
+    std::filesystem::remove(folder_ / "copy-wal");
+    begin(source, 1);
+    const PlainConnection db = reader();
+    while (fed_ < source.records().size()) {
+      feed(source, std::min(source.records().size(), fed_ + settle_every));
+      settle();
+      if (settle_every < 100) {
+        ASSERT_EQ(value(db, "PRAGMA integrity_check"), "ok") << "after record " << fed_;
+      }
+    }
+    EXPECT_EQ(applier_->state(), source.state());
+    EXPECT_EQ(ledger_.next, source.state());
+    const bool same = bytes() == source.bytes();
+    EXPECT_TRUE(same) << "the bytes of the files differ, settled every " << settle_every;
+    applier_.reset();
+  }
+}
+
+TEST_P(LiveTest, AReaderSeesWhatWasThereWhenItBeganAndTheNextOneEverything) {
+  PlainSource source(folder_.path(), GetParam());
+  source.exec("CREATE TABLE t(n)");
+  for (int i = 1; i <= 60; ++i) source.exec("INSERT INTO t VALUES (" + std::to_string(i) + ")");
+  begin(source, 2);
+  const PlainConnection old = reader(), fresh = reader();
+  std::vector<PlainConnection> held;
+  for (int i = 1; i <= 60; ++i) {
+    if (i % 20 == 1) {
+      held.push_back(reader());
+      run_sql(held.back().get(), "BEGIN");
+      EXPECT_EQ(value(held.back(), "SELECT count(*) FROM t"), std::to_string(i - 1));
+    }
+    feed(source, fed_ + 1);
+    EXPECT_EQ(value(fresh, "SELECT count(*) FROM t"), std::to_string(i - 1)) << "it counts when it is settled";
+    settle();
+    EXPECT_EQ(value(fresh, "SELECT count(*) || ' ' || max(n) FROM t"), std::to_string(i) + " " + std::to_string(i));
+    for (std::size_t h = 0; h < held.size(); ++h) EXPECT_EQ(value(held[h], "SELECT count(*) FROM t"), std::to_string(20 * h));
+  }
+}
+
+// Frames beyond the first region of the index, WALs that begin anew, deltas of pages that are only in the database file by then.
+TEST_P(LiveTest, TheWalBeginsAnewWhenNobodyReadsFromItAndNotBefore) {
+  PlainSource source(folder_.path(), GetParam());
+  source.exec("CREATE TABLE t(id INTEGER PRIMARY KEY, x)");
+  for (int i = 0; i < 30; ++i) source.exec("INSERT INTO t(x) VALUES (randomblob(1000000))");
+  for (int i = 0; i < 30; ++i) source.exec("UPDATE t SET x = randomblob(1000) WHERE id = " + std::to_string(i));
+  begin(source, 2);
+  const PlainConnection db = reader(), holder = reader();
+  std::uint64_t most = 0;
+  bool held = false;
+  for (std::size_t n = 0; fed_ < source.records().size(); ++n) {
+    if (n == 20) {
+      run_sql(holder.get(), "BEGIN");
+      EXPECT_NE(value(holder, "SELECT count(*) FROM t"), "");
+      held = true;
+    }
+    if (n == 40) {
+      run_sql(holder.get(), "COMMIT");
+      held = false;
+    }
+    feed(source, fed_ + 1);
+    settle();
+    ASSERT_NE(value(db, "SELECT sum(length(x)) FROM t"), "?");
+    if (!held && n < 20) most = std::max(most, target_->wal_bytes());
+  }
+  EXPECT_GE(ledger_.begun, 3) << "once when it went live, and when 4 MiB were in it";
+  EXPECT_EQ(ledger_.merged, ledger_.begun - 1);
+  EXPECT_LT(most, 2 * kLiveCheckpointBytes + kLiveBatchBytes);
+  EXPECT_EQ(value(db, "PRAGMA integrity_check"), "ok");
+  const bool same = bytes() == source.bytes();
+  EXPECT_TRUE(same);
+}
+
+TEST_P(LiveTest, GoesOnFromTheWalThatIsThere) {
+  PlainSource source(folder_.path(), GetParam());
+  workload(source);
+  begin(source, 1);
+  const PlainConnection db = reader();  // another process that does not end
+  std::size_t n = 0;
+  while (fed_ < source.records().size()) {
+    feed(source, std::min(source.records().size(), fed_ + 3));
+    if (applier_->unfinished()) continue;
+    settle();
+    if (++n % 4 == 0) begin_again();
+    ASSERT_EQ(value(db, "PRAGMA integrity_check"), "ok");
+  }
+  if (applier_->unfinished()) return;
+  settle();
+  const bool same = bytes() == source.bytes();
+  EXPECT_TRUE(same);
+}
+
+TEST_P(LiveTest, SomebodyElsesWriteIsNoticed) {
+  PlainSource source(folder_.path(), GetParam());
+  source.exec("CREATE TABLE t(n)");
+  source.exec("INSERT INTO t VALUES (1)");
+  source.exec("INSERT INTO t VALUES (2)");
+  begin(source, 2);
+  feed(source, 3);
+  settle();
+  auto other = open_plain(path_, SQLITE_OPEN_READWRITE);
+  ASSERT_TRUE(other);
+  run_sql(other->get(), "INSERT INTO t VALUES (99)");
+  feed(source, 4);
+  const auto done = applier_->settle();
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().outcome, Outcome::state_mismatch);
+  EXPECT_NE(done.error().message.find("only to be read"), std::string::npos) << done.error().message;
+  EXPECT_EQ(value(*other, "SELECT group_concat(n) FROM t"), "1,99") << "what it wrote is left alone";
+}
+
+// Every reader sees whole commits only, in order, and never waits: SQLITE_BUSY would be an error here (no busy handler).
+TEST(LiveReadersTest, EightReadersWhileCommitsCome) {
+  const TempFolder folder;
+  const auto runtime = io::make_system_runtime();
+  const auto disk = io::make_posix_disk();
+  Environment environment;
+  environment.runtime = runtime.get();
+  environment.disk = disk.get();
+  static_cast<void>(register_vfs(environment));
+  PlainSource source(folder.path(), 4096);
+  source.exec("CREATE TABLE a(n, x); CREATE TABLE b(n, x); INSERT INTO a VALUES (0, ''); INSERT INTO b VALUES (0, '')");
+  for (int i = 1; i <= 200; ++i)
+    source.exec(
+        "BEGIN; UPDATE a SET n = n + 1; INSERT INTO a VALUES (-1, randomblob(9000)); UPDATE b SET n = n + 1; DELETE FROM a WHERE n = -1 AND rowid < (SELECT max(rowid) FROM a) - 5; COMMIT");
+  Ledger ledger;
+  const std::string path = folder / "copy";
+  Applier applier(*disk, DatabaseFiles{path}, PageTable{}, CommitState{}, ledger.hooks());
+  std::size_t fed = 0;
+  while (applier.state().ordinal < 5) ASSERT_TRUE(applier.apply(source.records()[fed++]));
+  ASSERT_TRUE(applier.settle());
+  auto live = LiveTarget::open(*runtime, *disk, DatabaseFiles{path}, std::as_const(applier).state(), {}, ledger.hooks());
+  ASSERT_TRUE(live) << told(live);
+  applier.aim_at(std::move(*live));
+  std::atomic<bool> stop = false;
+  std::atomic<int> looks = 0, changes = 0, gone = 0;
+  std::vector<std::string> wrong(8);
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < wrong.size(); ++r) {
+    threads.emplace_back([&, r] {
+      struct Gone {
+        std::atomic<int>& count;
+        ~Gone() { ++count; }
+      } const leaves{gone};
+      auto db = open_plain(path, SQLITE_OPEN_READONLY);
+      if (!db) return void(wrong[r] = told(db));
+      sqlite3_busy_timeout(db->get(), 0);
+      std::int64_t last = -1;
+      while (!stop.load() && wrong[r].empty()) {
+        if (sqlite3_exec(db->get(), "BEGIN", nullptr, nullptr, nullptr) != SQLITE_OK) wrong[r] = "begin";
+        std::int64_t a = -1;
+        for (std::size_t again = 0; again <= r % 4; ++again) {  // transactions of different lengths
+          const auto n = plain_value(db->get(), path, "SELECT (SELECT max(n) FROM a) || ',' || (SELECT n FROM b)");
+          if (!n) return void(wrong[r] = told(n));
+          const std::int64_t first = std::stoll(*n), second = std::stoll(n->substr(n->find(',') + 1));
+          if (first != second) wrong[r] = "half a commit: " + *n;
+          if (again != 0 && first != a) wrong[r] = "changed within a transaction: " + *n;
+          a = first;
+        }
+        if (a < last) wrong[r] = "went back";
+        if (a != last) ++changes;
+        last = a;
+        sqlite3_exec(db->get(), "COMMIT", nullptr, nullptr, nullptr);
+        ++looks;
+      }
+    });
+  }
+  const auto wait_for = [&](int count) {
+    while (looks < count && gone < 8) std::this_thread::yield();
+  };
+  wait_for(8);
+  while (fed < source.records().size()) {
+    const auto done = applier.apply(source.records()[fed++]);
+    if (!done) {
+      ADD_FAILURE() << told(done);
+      break;
+    }
+    if (fed % 3 == 0) {
+      const auto settled = applier.settle();
+      if (!settled) {
+        ADD_FAILURE() << told(settled);
+        break;
+      }
+    }
+  }
+  EXPECT_TRUE(applier.settle());
+  wait_for(looks + 16);
+  stop = true;
+  for (auto& thread : threads) thread.join();
+  for (const std::string& what : wrong) EXPECT_EQ(what, "");
+  EXPECT_GT(changes.load(), 8);
+  EXPECT_GE(ledger.begun, 1);
+}
+
+}  // namespace
+}  // namespace onepen::sqlite
