@@ -7,25 +7,29 @@
 namespace onepen::sqlite {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{100};  // one wait for more; between two the thread looks whether it is to end
 // Nothing came for a while: the home is asked more rarely, every twentieth of that time, so that a thousand followers of quiet databases cost little. A new record
 // is then seen so much later, once.
 constexpr std::chrono::seconds kQuietAfter{5}, kRarest{1};
 constexpr int kQuietShare = 20;
 constexpr std::chrono::nanoseconds kFirstPause = std::chrono::milliseconds(20), kLastPause = std::chrono::seconds(2);
 
-// Of an answer of the home: is there anything to be had by asking again?
-bool passes(Outcome outcome) { return outcome == Outcome::unavailable || outcome == Outcome::unknown || outcome == Outcome::unauthorised; }
+// Of an answer of the home: is there anything to be had by asking again? A stream of which nothing is there is out of sight; only a tombstone is a removal (ADR 0009).
+bool passes(const core::Refusal& refusal) {
+  return refusal.outcome == Outcome::unavailable || refusal.outcome == Outcome::unknown || refusal.outcome == Outcome::unauthorised ||
+         core::out_of_sight(refusal);
+}
 
 }  // namespace
 
-Follow::Follow(Runtime& runtime, Copy& copy, std::unique_ptr<core::Stream> stream, std::string name, Callbacks callbacks, Log log)
+Follow::Follow(Runtime& runtime, Copy& copy, std::unique_ptr<core::Stream> stream, std::string name, Callbacks callbacks, Log log,
+               std::chrono::nanoseconds look)
     : runtime_(runtime),
       copy_(copy),
       stream_(std::move(stream)),
       name_(std::move(name)),
       callbacks_(std::move(callbacks)),
       log_(std::move(log)),
+      look_(look),
       wake_(runtime.make_signal()),
       changed_(runtime) {}
 
@@ -57,41 +61,42 @@ void Follow::run() {
   Instant last_news = runtime_.now();
   while (!stop_.load()) {
     const auto more = read_on();
-    if (!more) {
-      if (!passes(more.error().outcome)) return failed(more.error());
-      {
-        const Lock lock(mutex_);
-        if (status_.trouble.empty()) log_(LogLevel::warn, fmt::format("'{}' cannot be followed for the moment: {}", name_, more.error().message));
-        status_.trouble = more.error().message;
-      }
-      changed_.wake_all();
+    if (!more) return failed(more.error());
+    if (!*more) {
       backoff_ = std::clamp(2 * backoff_, kFirstPause, kLastPause);
       pause(backoff_);
       continue;
     }
     backoff_ = {};
     const Instant now = runtime_.now();
-    if (*more) {
+    if (**more) {
       last_news = now;
       continue;
     }
     if (const auto quiet = now - last_news; quiet > kQuietAfter) {
       pause(std::min<std::chrono::nanoseconds>(quiet / kQuietShare, kRarest));
     } else if (!asked_.load()) {
-      static_cast<void>(stream_->wait(position_, now + kLook));  // what it fails of, the next read says
+      static_cast<void>(stream_->wait(position_, now + look_));  // what it fails of, the next read says
       if (runtime_.now() <= now) pause(kFirstPause);  // (it failed, or the process is being stopped)
     }
   }
 }
 
-// True: something came. Errors: of the home, and those that end it, which are said by other words.
-Result<bool> Follow::read_on() {
+// True: something came; none: the home does not serve for the moment. Errors: what ends it.
+Result<std::optional<bool>> Follow::read_on() {
   const Instant before = runtime_.now();
   asked_.store(false);
   const auto read = stream_->read(position_, core::ReadLimit{});
   if (!read && (read.error().outcome == Outcome::gone || read.error().outcome == Outcome::incarnation_changed)) {
-    if (const auto anew = begin_anew(read.error()); !anew) return tl::unexpected(anew.error());
-    return true;
+    const auto anew = begin_anew(read.error());
+    if (anew) return std::optional(true);
+    if (anew.error().outcome == Outcome::state_mismatch || anew.error().outcome == Outcome::invalid) return tl::unexpected(anew.error());
+    in_trouble(anew.error().message);  // also when the new history has no commit yet
+    return std::optional<bool>{};
+  }
+  if (!read && passes(read.error())) {
+    in_trouble(read.error().message);
+    return std::optional<bool>{};
   }
   if (!read) return tl::unexpected(Error{read.error().outcome, read.error().message, read.error().current});
   for (const core::Record& record : read->records) {
@@ -113,7 +118,18 @@ Result<bool> Follow::read_on() {
   }();
   if (moved && callbacks_.moved) callbacks_.moved();
   if (moved || read->up_to_date) changed_.wake_all();
-  return !read->records.empty();
+  return std::optional(!read->records.empty());
+}
+
+void Follow::in_trouble(const std::string& why) {
+  bool first = false;
+  {
+    const Lock lock(mutex_);
+    first = status_.trouble.empty();
+    status_.trouble = why;
+  }
+  if (first) log_(LogLevel::warn, fmt::format("'{}' cannot be followed for the moment: {}", name_, why));
+  changed_.wake_all();
 }
 
 Result<> Follow::begin_anew(const core::Refusal& why) {

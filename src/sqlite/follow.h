@@ -21,6 +21,8 @@
 
 namespace onepen::sqlite {
 
+inline constexpr std::chrono::milliseconds kFollowLook{100};
+
 struct FollowStatus {
   CommitState state;  // what readers that begin now see, at least
   std::optional<Instant> contact{};  // the home said at this time, or later, that nothing more was there than was read
@@ -35,8 +37,9 @@ class Follow {
     std::function<void()> moved{};  // the copy shows more
     std::function<void(const Error&)> ended{};  // once
   };
-  // Everything outlives it. copy: live.
-  Follow(Runtime& runtime, Copy& copy, std::unique_ptr<core::Stream> stream, std::string name, Callbacks callbacks, Log log);
+  // Everything outlives it. copy: live. look: how long one wait for more lasts; then the home is asked anew, and the thread looks whether it is to end.
+  Follow(Runtime& runtime, Copy& copy, std::unique_ptr<core::Stream> stream, std::string name, Callbacks callbacks, Log log,
+         std::chrono::nanoseconds look = kFollowLook);
   ~Follow();  // stop()
   void begin();
   void stop();
@@ -49,7 +52,8 @@ class Follow {
 
  private:
   void run();
-  Result<bool> read_on();
+  Result<std::optional<bool>> read_on();
+  void in_trouble(const std::string& why);
   Result<> begin_anew(const core::Refusal& why);
   Result<> show();
   bool pause(std::chrono::nanoseconds time);
@@ -61,6 +65,7 @@ class Follow {
   const std::string name_;
   const Callbacks callbacks_;
   const Log log_;
+  const std::chrono::nanoseconds look_;
   std::atomic<bool> stop_{false}, asked_{false};
   std::unique_ptr<Signal> wake_;
   Waiters changed_;

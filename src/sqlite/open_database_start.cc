@@ -60,7 +60,8 @@ Result<> OpenDatabase::start_following() {
   if (auto live = copy_->go_live(); !live) return live;
   follower_ = true;
   follow_ = std::make_unique<Follow>(*environment_.runtime, *copy_, std::move(stream), settings_.name->text(),
-                                     Follow::Callbacks{{}, [this](const Error& error) { on_follow_ended(error); }}, environment_.log);
+                                     Follow::Callbacks{{}, [this](const Error& error) { on_follow_ended(error); }}, environment_.log,
+                                     std::min<std::chrono::nanoseconds>(kFollowLook, settings_.max_staleness.value_or(kFollowLook) / 2));
   follow_->begin();
   return {};
 }

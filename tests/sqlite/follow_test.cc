@@ -170,6 +170,31 @@ TEST_F(FollowTest, ARestoredStreamIsShownInPlace) {
   expect_rebuilds(other);
 }
 
+TEST_F(FollowTest, AStreamThatWasRemovedEndsIt) {
+  Sql db(uri("a"));
+  db.ok("CREATE TABLE t(n); INSERT INTO t VALUES (1)");
+  const Sql follower(ro("f"));
+  follower.ok("BEGIN");
+  EXPECT_EQ(follower.ok("SELECT n FROM t"), "1");
+  db.close();
+  world().handle()->erase(*StreamName::parse("app"));
+  for (int i = 0; i < 2000 && !has(follower.ok("SELECT onepen_status()"), "removed"); ++i) std::this_thread::sleep_for(5ms);
+  EXPECT_TRUE(has(follower.ok("SELECT onepen_status()"), "removed"));
+  EXPECT_EQ(follower.ok("SELECT n FROM t"), "1") << "its transaction goes on (I7)";
+  follower.ok("COMMIT");
+  EXPECT_EQ(follower.run("SELECT n FROM t").code, SQLITE_AUTH);
+}
+
+TEST_F(FollowTest, AShortStalenessIsKeptWhileNothingComes) {
+  const Sql db(uri("a"));
+  db.ok("CREATE TABLE t(n); INSERT INTO t VALUES (1)");
+  const Sql strict(ro("s", "&max_staleness=500ms"));
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_EQ(strict.ok("SELECT n FROM t"), "1") << told();
+    std::this_thread::sleep_for(5ms);
+  }
+}
+
 TEST_F(FollowTest, SomebodyWhoWritesToTheCopyEndsIt) {
   const Sql db(uri("a"));
   db.ok("CREATE TABLE t(n); INSERT INTO t VALUES (1)");

@@ -2,7 +2,8 @@
 #include <gtest/gtest.h>
 #include <onepen/follower.h>
 
-#include <atomic>
+#include <algorithm>
+#include <filesystem>
 #include <thread>
 #include <vector>
 
@@ -76,6 +77,31 @@ TEST_F(FollowerTest, WhatIsNotThereOrComesTooLateIsSaid) {
   FollowOptions wrong = reader("r");
   wrong.max_staleness = Duration(0);
   EXPECT_EQ(Follower::open(place, "app", wrong).error().outcome, Outcome::invalid);
+}
+
+TEST_F(FollowerTest, AHomeThatIsAwayIsWaitedFor) {
+  const Home place = home();
+  auto app = testing::open_with_table(place, writer("w"));
+  ASSERT_TRUE(app);
+  auto follower = Follower::open(place, "app", reader("r"));
+  ASSERT_TRUE(follower) << follower.error().message;
+  auto connection = follower->connect();
+  ASSERT_TRUE(connection);
+  ASSERT_EQ(run(app->connection, "INSERT INTO t VALUES (1)"), SQLITE_OK);
+  const auto offset = app->database.synced();
+  ASSERT_TRUE(offset && follower->wait_for(*offset, 20s));
+  std::filesystem::rename(folder.path() + "/home", folder.path() + "/away");
+  for (int i = 0; i < 4000 && follower->status().trouble.empty(); ++i) std::this_thread::sleep_for(5ms);
+  EXPECT_NE(follower->status().trouble, "");
+  EXPECT_FALSE(follower->status().reset) << "nobody removed it";
+  EXPECT_EQ(one(*connection, "SELECT count(*) FROM t"), "1");
+  std::filesystem::rename(folder.path() + "/away", folder.path() + "/home");
+  ASSERT_EQ(run(app->connection, "INSERT INTO t VALUES (2)"), SQLITE_OK);
+  const auto later = app->database.synced();
+  ASSERT_TRUE(later);
+  const auto there = follower->wait_for(*later, 60s);
+  ASSERT_TRUE(there) << there.error().message;
+  EXPECT_EQ(one(*connection, "SELECT count(*) FROM t"), "2");
 }
 
 TEST_F(FollowerTest, ManyFollowersOfOneDatabaseShareACopyAndOfMachinesDoNot) {
