@@ -35,7 +35,13 @@ Result<> check_whose(io::Disk& disk, const std::string& folder, const std::strin
 
 Result<std::unique_ptr<Copy>> Copy::acquire_at(Runtime& runtime, io::Disk& disk, const CopyPlace& place, const std::string& db_path, const Log& log) {
   const std::string parent = io::folder_of(db_path), real = io::existing_above(parent);
-  if (auto local = judge_cache_root(io::mountinfo_for(real), real); !local) return tl::unexpected(local.error());
+  if (auto local = judge_cache_root(io::mountinfo_for(real), real); !local)
+    return tl::unexpected(
+        Error{Outcome::unavailable,
+              fmt::format("{} is not on a local filesystem, and SQLite's locks do not hold over a network or in user space: name a file on a local "
+                          "one",
+                          db_path),
+              {}});
   CopyFolder folder{db_path + "-onepen", {}};
   if (is_there(disk, db_path) && !disk.size(folder.path + "/of")) return no_replica(db_path, "exists, and is no replica of Onepen's");
   if (auto made = of_disk(disk.make_folders(folder.path)); !made) return tl::unexpected(made.error());

@@ -37,6 +37,7 @@ class Given:
             "list": (("list",), OK),
             "import": (("import", user / "source.db", "app"), REFUSED),
             "export": (("export", "app", user / "again.db"), OK),
+            "replicate": (("replicate", "app", "--to", user / "replica.db", "--once"), OK),
             "snapshot": (("snapshot", "app"), OK),
             "restore": (("restore", "app", "--at", "-0s"), OK),
             "adopt": (("adopt", "app"), REFUSED),

@@ -51,8 +51,12 @@ def judge(what, at_least, at_most, count, rows):
 
 
 def seen_by(worker):
+    """In one transaction: a reader goes on while it is open."""
+    worker.sql("BEGIN")
     count = worker.sql("SELECT n FROM counted")
-    return (count[0][0] if count else 0), [row[0] for row in worker.sql("SELECT n FROM t ORDER BY n")]
+    rows = [row[0] for row in worker.sql("SELECT n FROM t ORDER BY n")]
+    worker.sql("COMMIT")
+    return (count[0][0] if count else 0), rows
 
 
 def lowest_object(home):
