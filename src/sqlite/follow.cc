@@ -11,7 +11,7 @@ namespace {
 // is then seen so much later, once.
 constexpr std::chrono::seconds kQuietAfter{5}, kRarest{1};
 constexpr int kQuietShare = 20;
-constexpr std::chrono::nanoseconds kFirstPause = std::chrono::milliseconds(20), kLastPause = std::chrono::seconds(2);
+constexpr std::chrono::nanoseconds kFirstFollowPause = std::chrono::milliseconds(20), kLastFollowPause = std::chrono::seconds(2);
 
 // Of an answer of the home: is there anything to be had by asking again? A stream of which nothing is there is out of sight; only a tombstone is a removal (ADR 0009).
 bool passes(const core::Refusal& refusal) {
@@ -63,7 +63,7 @@ void Follow::run() {
     const auto more = read_on();
     if (!more) return failed(more.error());
     if (!*more) {
-      backoff_ = std::clamp(2 * backoff_, kFirstPause, kLastPause);
+      backoff_ = std::clamp(2 * backoff_, kFirstFollowPause, kLastFollowPause);
       pause(backoff_);
       continue;
     }
@@ -77,7 +77,7 @@ void Follow::run() {
       pause(std::min<std::chrono::nanoseconds>(quiet / kQuietShare, kRarest));
     } else if (!asked_.load()) {
       static_cast<void>(stream_->wait(position_, now + look_));  // what it fails of, the next read says
-      if (runtime_.now() <= now) pause(kFirstPause);  // (it failed, or the process is being stopped)
+      if (runtime_.now() <= now) pause(kFirstFollowPause);  // (it failed, or the process is being stopped)
     }
   }
 }

@@ -15,8 +15,8 @@ namespace {
 // wal.c. Everything in the machine's byte order but the salts, which are as in the WAL's header.
 constexpr int kRegionBytes = 32768;
 constexpr std::uint32_t kEntries = 4096, kSlots = 8192, kHashFactor = 383;  // HASHTABLE_NPAGE, HASHTABLE_NSLOT, HASHTABLE_HASH_1
-constexpr std::uint32_t kHeaderBytes = 136;                                 // WALINDEX_HDR_SIZE: two headers and the checkpoint info
-constexpr std::uint32_t kEntriesOfFirst = kEntries - kHeaderBytes / 4;      // HASHTABLE_NPAGE_ONE
+constexpr std::uint32_t kIndexHeadBytes = 136;                                 // WALINDEX_HDR_SIZE: two headers and the checkpoint info
+constexpr std::uint32_t kEntriesOfFirst = kEntries - kIndexHeadBytes / 4;      // HASHTABLE_NPAGE_ONE
 constexpr std::uint32_t kVersion = 3'007'000;
 constexpr std::size_t kChangeAt = 8, kInitAt = 12, kPageSizeAt = 14, kFramesAt = 16, kPagesAt = 20, kSumAt = 24, kSaltsAt = 32, kOwnSumAt = 40, kHeadBytes = 48;
 constexpr std::size_t kCopiedAt = 96, kMarksAt = 100, kAttemptedAt = 128;
@@ -64,7 +64,7 @@ WalIndexHeader load_header(const volatile std::uint8_t* at) {
 // The index of one region: entry i (from 0) is the page of its (i+1)th frame; a slot holds such a number i+1, or 0.
 struct Table {
   Table(volatile std::uint8_t* region, std::uint32_t number)
-      : entries(region + (number == 0 ? kHeaderBytes : 0)), slots(region + std::size_t{kEntries} * 4), end(region + kRegionBytes) {}
+      : entries(region + (number == 0 ? kIndexHeadBytes : 0)), slots(region + std::size_t{kEntries} * 4), end(region + kRegionBytes) {}
   volatile std::uint8_t* entries;
   volatile std::uint8_t* slots;
   volatile std::uint8_t* end;
