@@ -21,13 +21,13 @@ bool passes(const core::Refusal& refusal) {
 
 }  // namespace
 
-Follow::Follow(Runtime& runtime, Copy& copy, std::unique_ptr<core::Stream> stream, std::string name, Callbacks callbacks, Log log,
+Follow::Follow(Runtime& runtime, Copy& copy, std::unique_ptr<core::Stream> stream, std::string name, std::function<void(const Error&)> ended, Log log,
                std::chrono::nanoseconds look)
     : runtime_(runtime),
       copy_(copy),
       stream_(std::move(stream)),
       name_(std::move(name)),
-      callbacks_(std::move(callbacks)),
+      ended_(std::move(ended)),
       log_(std::move(log)),
       look_(look),
       wake_(runtime.make_signal()),
@@ -37,7 +37,6 @@ Follow::~Follow() { stop(); }
 
 void Follow::begin() {
   position_ = copy_.position();
-  commits_before_ = copy_.state().ordinal;
   {
     const Lock lock(mutex_);
     status_.state = copy_.state();
@@ -111,12 +110,10 @@ Result<std::optional<bool>> Follow::read_on() {
     const Lock lock(mutex_);
     const bool more = !(status_.state == now);
     status_.state = now;
-    status_.commits = now.ordinal - commits_before_;
     if (read->up_to_date) status_.contact = before;
     status_.trouble.clear();
     return more;
   }();
-  if (moved && callbacks_.moved) callbacks_.moved();
   if (moved || read->up_to_date) changed_.wake_all();
   return std::optional(!read->records.empty());
 }
@@ -136,17 +133,15 @@ Result<> Follow::begin_anew(const core::Refusal& why) {
   log_(LogLevel::info, fmt::format("'{}' is read anew, and its readers go on meanwhile with what they see: {}", name_, why.message));
   if (const auto anew = copy_.begin_anew(*stream_); !anew) return anew;
   position_ = copy_.position();
-  commits_before_ = copy_.state().ordinal;
   {
     const Lock lock(mutex_);
     status_.state = copy_.state();
   }
-  if (callbacks_.moved) callbacks_.moved();
   changed_.wake_all();
   return {};
 }
 
-bool Follow::pause(std::chrono::nanoseconds time) { return wake_->wait_until(runtime_.now() + time); }
+void Follow::pause(std::chrono::nanoseconds time) { wake_->wait_until(runtime_.now() + time); }
 
 void Follow::failed(const Error& error) {
   log_(LogLevel::error, fmt::format("'{}' is not followed any more: {}", name_, error.message));
@@ -155,7 +150,7 @@ void Follow::failed(const Error& error) {
     status_.ended = error;
   }
   changed_.wake_all();
-  if (callbacks_.ended) callbacks_.ended(error);
+  ended_(error);
 }
 
 Result<> Follow::wait_for(const Offset& offset, Instant deadline) {

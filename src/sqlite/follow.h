@@ -26,19 +26,14 @@ inline constexpr std::chrono::milliseconds kFollowLook{100};
 struct FollowStatus {
   CommitState state;  // what readers that begin now see, at least
   std::optional<Instant> contact{};  // the home said at this time, or later, that nothing more was there than was read
-  std::uint64_t commits = 0;  // shown since this began
   std::string trouble{};  // why the home has not been read since; empty: all is well
   std::optional<Error> ended{};  // nothing more is read
 };
 
 class Follow {
  public:
-  struct Callbacks {
-    std::function<void()> moved{};  // the copy shows more
-    std::function<void(const Error&)> ended{};  // once
-  };
-  // Everything outlives it. copy: live. look: how long one wait for more lasts; then the home is asked anew, and the thread looks whether it is to end.
-  Follow(Runtime& runtime, Copy& copy, std::unique_ptr<core::Stream> stream, std::string name, Callbacks callbacks, Log log,
+  // Everything outlives it. copy: live. ended: called once, on its thread. look: how long one wait for more lasts; then the home is asked anew, and the thread looks whether it is to end.
+  Follow(Runtime& runtime, Copy& copy, std::unique_ptr<core::Stream> stream, std::string name, std::function<void(const Error&)> ended, Log log,
          std::chrono::nanoseconds look = kFollowLook);
   ~Follow();  // stop()
   void begin();
@@ -56,21 +51,20 @@ class Follow {
   void in_trouble(const std::string& why);
   Result<> begin_anew(const core::Refusal& why);
   Result<> show();
-  bool pause(std::chrono::nanoseconds time);
+  void pause(std::chrono::nanoseconds time);
   void failed(const Error& error);
 
   Runtime& runtime_;
   Copy& copy_;
   std::unique_ptr<core::Stream> stream_;
   const std::string name_;
-  const Callbacks callbacks_;
+  const std::function<void(const Error&)> ended_;
   const Log log_;
   const std::chrono::nanoseconds look_;
   std::atomic<bool> stop_{false}, asked_{false};
   std::unique_ptr<Signal> wake_;
   Waiters changed_;
   std::chrono::nanoseconds backoff_{0};
-  std::uint64_t commits_before_ = 0;
   Offset position_;  // where the next read begins: behind records that settle() does not show yet
   mutable Mutex mutex_;
   FollowStatus status_ ONEPEN_GUARDED_BY(mutex_);

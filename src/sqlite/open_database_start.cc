@@ -59,9 +59,9 @@ Result<> OpenDatabase::start_following() {
         Outcome::not_found, fmt::format("There is no database '{}' at {} (mode=ro opens only what is there).", settings_.name->text(), home_->url()), {}});
   if (auto live = copy_->go_live(); !live) return live;
   follower_ = true;
-  follow_ = std::make_unique<Follow>(*environment_.runtime, *copy_, std::move(stream), settings_.name->text(),
-                                     Follow::Callbacks{{}, [this](const Error& error) { on_follow_ended(error); }}, environment_.log,
-                                     std::min<std::chrono::nanoseconds>(kFollowLook, settings_.max_staleness.value_or(kFollowLook) / 2));
+  follow_ = std::make_unique<Follow>(
+      *environment_.runtime, *copy_, std::move(stream), settings_.name->text(), [this](const Error& error) { on_follow_ended(error); }, environment_.log,
+      std::min<std::chrono::nanoseconds>(kFollowLook, settings_.max_staleness.value_or(kFollowLook) / 2));
   follow_->begin();
   return {};
 }
