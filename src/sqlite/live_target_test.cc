@@ -248,6 +248,19 @@ TEST_P(LiveTest, SomebodyElsesWriteIsNoticed) {
   EXPECT_EQ(value(*other, "SELECT group_concat(n) FROM t"), "1,99") << "what it wrote is left alone";
 }
 
+TEST_P(LiveTest, ADatabaseWithPagesOfAnotherSizeDoesNotTakeItsPlace) {
+  PlainSource source(folder_.path(), GetParam());
+  source.exec("CREATE TABLE t(n)");
+  begin(source, source.records().size());
+  CommitState other = source.state();
+  other.page_size = GetParam() == 4096 ? 8192 : 4096;
+  const auto done = applier_->replace(other, PageTable(other.page_size), [](std::uint32_t, std::span<std::byte>) { return Result<>{}; });
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().outcome, Outcome::state_mismatch);
+  EXPECT_NE(done.error().message.find(std::to_string(other.page_size)), std::string::npos) << done.error().message;
+  EXPECT_EQ(std::as_const(*applier_).state(), source.state());
+}
+
 // Every reader sees whole commits only, in order, and never waits: SQLITE_BUSY would be an error here (no busy handler).
 TEST(LiveReadersTest, EightReadersWhileCommitsCome) {
   const TempFolder folder;

@@ -176,6 +176,40 @@ class Commands(Asked):
             self.refusal(REFUSED, "import", file, name, word="held")
         check(self.json("history", "db512")["owners"][0]["why"] == "import", "history says that it was an import")
 
+    def case_replicate(self):
+        self.onepen("import", self.source(), "app")
+        folder = self.root.folder("replicas")
+        file = folder / "app.db"
+        said = self.json("replicate", "app", "--to", file, "--once")
+        check(said["name"] == "app" and said["commits"] == 1 and said["bytes"] == file.stat().st_size, "what is there now", said)
+        before = tree(self.home)
+        out, err = self.onepen("replicate", "app", "--to", file, "--once")
+        check("is up to date" in out and "commit 1" in out and err == "" and tree(self.home) == before, "once more, for people", out, err)
+        self.onepen("sql", "app", "--write", "DELETE FROM t WHERE id > 10")
+        self.onepen("replicate", "app", "--to", file, "--once")
+        with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as db:
+            check(db.execute("SELECT count(*) FROM t").fetchone() == (10,), "it follows")
+        db.close()
+        # What is not a replica of this database is left alone.
+        plain = self.source(name="plain.db")
+        kept = plain.read_bytes()
+        message = self.refusal(USAGE, "replicate", "app", "--to", plain, "--once", word="invalid")
+        check("no replica" in message and plain.read_bytes() == kept, "a file of somebody's own", message)
+        self.onepen("sql", "other", "--write", "CREATE TABLE o(x)")
+        message = self.refusal(USAGE, "replicate", "other", "--to", file, "--once", word="invalid")
+        check("replica of 'app'" in message, "a replica of another database", message)
+        # One that was written to is moved aside, with what was written, and made anew.
+        with sqlite3.connect(file) as db:
+            db.execute("INSERT INTO t(body) VALUES ('of somebody')")
+        db.close()
+        _, err = self.onepen("replicate", "app", "--to", file, "--once")
+        aside = [path for path in folder.iterdir() if path.name.endswith("-diverged")]
+        check(len(aside) == 1 and str(aside[0]) in err, "where it is now must be told", err, [path.name for path in folder.iterdir()])
+        for path, count in ((file, 10), (aside[0], 11)):
+            db = sqlite3.connect(path)
+            check(db.execute("SELECT count(*) FROM t").fetchone() == (count,), f"{path} holds {count} rows")
+            db.close()
+
     def case_import_of_what_is_none(self):
         junk = self.root.path / "user" / "junk.db"
         junk.write_bytes(b"this is no database at all" * 100)

@@ -34,28 +34,42 @@ class FollowerTest : public ::testing::Test {
     options.cache_root = folder.path() + "/" + machine;
     return options;
   }
+  // 'app' with a table, and somebody who reads it.
+  struct Both {
+    testing::Opened app;
+    Follower follower;
+    Connection connection;
+  };
+  std::optional<Both> both(const Home& place) {
+    auto app = testing::open_with_table(place, writer("w"));
+    if (!app) return {};
+    auto follower = Follower::open(place, "app", reader("r"));
+    EXPECT_TRUE(follower) << follower.error().message;
+    if (!follower) return {};
+    auto connection = follower->connect();
+    EXPECT_TRUE(connection) << connection.error().message;
+    if (!connection) return {};
+    return Both{std::move(*app), std::move(*follower), std::move(*connection)};
+  }
   testing::TempFolder folder;
 };
 
 TEST_F(FollowerTest, ReadsWhatTheWriterConfirmed) {
   const Home place = home();
-  auto app = testing::open_with_table(place, writer("w"));
-  ASSERT_TRUE(app);
-  auto follower = Follower::open(place, "app", reader("r"));
-  ASSERT_TRUE(follower) << follower.error().message;
-  auto connection = follower->connect();
-  ASSERT_TRUE(connection) << connection.error().message;
+  auto opened = both(place);
+  ASSERT_TRUE(opened);
+  auto& [app, follower, connection] = *opened;
   for (int i = 1; i <= 50; ++i) {
-    ASSERT_EQ(run(app->connection, "INSERT INTO t VALUES (" + std::to_string(i) + ")"), SQLITE_OK);
-    const auto offset = app->database.synced();
+    ASSERT_EQ(run(app.connection, "INSERT INTO t VALUES (" + std::to_string(i) + ")"), SQLITE_OK);
+    const auto offset = app.database.synced();
     ASSERT_TRUE(offset);
-    const auto there = follower->wait_for(*offset, 20s);
+    const auto there = follower.wait_for(*offset, 20s);
     ASSERT_TRUE(there) << there.error().message;
-    EXPECT_EQ(one(*connection, "SELECT count(*) FROM t"), std::to_string(i));
-    EXPECT_GE(follower->status().offset, *offset);
+    EXPECT_EQ(one(connection, "SELECT count(*) FROM t"), std::to_string(i));
+    EXPECT_GE(follower.status().offset, *offset);
   }
-  EXPECT_EQ(run(*connection, "INSERT INTO t VALUES (0)"), SQLITE_READONLY);
-  const FollowerStatus status = follower->status();
+  EXPECT_EQ(run(connection, "INSERT INTO t VALUES (0)"), SQLITE_READONLY);
+  const FollowerStatus status = follower.status();
   EXPECT_TRUE(status.staleness);
   EXPECT_EQ(status.trouble, "");
   EXPECT_FALSE(status.reset);
@@ -81,27 +95,51 @@ TEST_F(FollowerTest, WhatIsNotThereOrComesTooLateIsSaid) {
 
 TEST_F(FollowerTest, AHomeThatIsAwayIsWaitedFor) {
   const Home place = home();
-  auto app = testing::open_with_table(place, writer("w"));
-  ASSERT_TRUE(app);
-  auto follower = Follower::open(place, "app", reader("r"));
-  ASSERT_TRUE(follower) << follower.error().message;
-  auto connection = follower->connect();
-  ASSERT_TRUE(connection);
-  ASSERT_EQ(run(app->connection, "INSERT INTO t VALUES (1)"), SQLITE_OK);
-  const auto offset = app->database.synced();
-  ASSERT_TRUE(offset && follower->wait_for(*offset, 20s));
+  auto opened = both(place);
+  ASSERT_TRUE(opened);
+  auto& [app, follower, connection] = *opened;
+  ASSERT_EQ(run(app.connection, "INSERT INTO t VALUES (1)"), SQLITE_OK);
+  const auto offset = app.database.synced();
+  ASSERT_TRUE(offset && follower.wait_for(*offset, 20s));
   std::filesystem::rename(folder.path() + "/home", folder.path() + "/away");
-  for (int i = 0; i < 4000 && follower->status().trouble.empty(); ++i) std::this_thread::sleep_for(5ms);
-  EXPECT_NE(follower->status().trouble, "");
-  EXPECT_FALSE(follower->status().reset) << "nobody removed it";
-  EXPECT_EQ(one(*connection, "SELECT count(*) FROM t"), "1");
+  for (int i = 0; i < 4000 && follower.status().trouble.empty(); ++i) std::this_thread::sleep_for(5ms);
+  EXPECT_NE(follower.status().trouble, "");
+  EXPECT_FALSE(follower.status().reset) << "nobody removed it";
+  EXPECT_EQ(one(connection, "SELECT count(*) FROM t"), "1");
   std::filesystem::rename(folder.path() + "/away", folder.path() + "/home");
-  ASSERT_EQ(run(app->connection, "INSERT INTO t VALUES (2)"), SQLITE_OK);
-  const auto later = app->database.synced();
+  ASSERT_EQ(run(app.connection, "INSERT INTO t VALUES (2)"), SQLITE_OK);
+  const auto later = app.database.synced();
   ASSERT_TRUE(later);
-  const auto there = follower->wait_for(*later, 60s);
+  const auto there = follower.wait_for(*later, 60s);
   ASSERT_TRUE(there) << there.error().message;
-  EXPECT_EQ(one(*connection, "SELECT count(*) FROM t"), "2");
+  EXPECT_EQ(one(connection, "SELECT count(*) FROM t"), "2");
+}
+
+TEST_F(FollowerTest, WhoListensIsToldOnceThatItEnded) {
+  const Home place = home();
+  auto opened = both(place);
+  ASSERT_TRUE(opened);
+  auto& [app, follower, connection] = *opened;
+  std::atomic<int> told = 0, dropped = 0;
+  const auto listening = follower.on_reset([&](const Reset& reset) {
+    EXPECT_EQ(reset.kind, ResetKind::diverged) << reset.message;
+    ++told;
+  });
+  {
+    const auto gone = follower.on_reset([&](const Reset&) { ++dropped; });
+  }
+  sqlite3* foreign = nullptr;
+  ASSERT_EQ(sqlite3_open_v2(one(connection, "SELECT file FROM pragma_database_list WHERE name = 'main'").c_str(), &foreign, SQLITE_OPEN_READWRITE, "unix"),
+            SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(foreign, "INSERT INTO t VALUES (99)", nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(foreign);
+  ASSERT_EQ(run(app.connection, "INSERT INTO t VALUES (1)"), SQLITE_OK);
+  for (int i = 0; i < 4000 && told == 0; ++i) std::this_thread::sleep_for(5ms);
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(dropped, 0);
+  ASSERT_TRUE(follower.status().reset);
+  EXPECT_EQ(follower.connect().error().outcome, Outcome::epoch_closed);
+  EXPECT_FALSE(follower.wait_for(Offset{"~"}, 20s)) << "it says so at once";
 }
 
 TEST_F(FollowerTest, ManyFollowersOfOneDatabaseShareACopyAndOfMachinesDoNot) {
