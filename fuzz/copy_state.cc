@@ -13,7 +13,7 @@ namespace {
 void state_slot(ByteView bytes) {
   const auto slot = decode_state_slot(bytes);
   if (!slot) require(!slot.error().message.empty(), "a refusal says why");
-  if (!slot || !*slot) return;
+  if (!slot || !*slot || (*slot)->record.why.size() > kMaxPoisonBytes) return;  // the first version had more room for words
   const auto again = encode_state_slot((*slot)->record, (*slot)->generation);
   require(again.has_value(), "what was read can be written");
   const auto back = decode_state_slot(*again);

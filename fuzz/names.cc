@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(!name.error().message.empty(), "a refusal says why");
   }
   ClaimId id;
-  if (parse(text, id)) require(to_text(id) == text, "an id is spelled in one way");
+  if (ClaimId same; parse(text, id)) require(to_text(id).size() == text.size() && parse(to_text(id), same) && same == id, "an id is what it was");
   if (const auto at = home::object_id(text)) require(home::object_name(*at) == text && *at != 0, "the name of an object is spelled in one way");
   if (const auto run = home::pack_run(text)) require(home::pack_name(run->first, run->last) == text && run->first <= run->last, "so is that of a pack");
   if (const auto at = home::cut_at(text)) require(home::cut_name(*at) == text, "so is that of a cut");

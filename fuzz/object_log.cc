@@ -20,7 +20,7 @@ const StreamName& app() {
   return kName;
 }
 
-struct Log {
+struct AnyLog {
   std::shared_ptr<testing::Bucket> bucket = std::make_shared<testing::Bucket>();
   std::uint64_t next = 1;
   std::uint64_t prev = 0, prev_checksum = 0;
@@ -93,7 +93,7 @@ struct Log {
 };
 
 struct Session {
-  explicit Session(const Log& log)
+  explicit Session(const AnyLog& log)
       : home(home::make_object_home(runtime, std::make_unique<testing::FaultStore>(log.bucket), {.url = "test:"})), stream(home->stream(app())) {}
   testing::ManualRuntime runtime;
   std::unique_ptr<core::Home> home;
@@ -101,7 +101,7 @@ struct Session {
 };
 
 // Everything that a session is shown, in steps of `step` records, and how it ended.
-std::pair<std::vector<core::Record>, Outcome> read_all(const Log& log, std::size_t step) {
+std::pair<std::vector<core::Record>, Outcome> read_all(const AnyLog& log, std::size_t step) {
   Session session(log);
   std::vector<core::Record> shown;
   Offset at;
@@ -142,7 +142,7 @@ void keeps_the_rules(const std::vector<core::Record>& shown) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size > 1024) return 0;
   fuzz::Source in(fuzz::view(data, size));
-  Log log;
+  AnyLog log;
   while (!in.empty()) log.draw(in);
   const auto before = log.bucket->keys();
   const auto [all, end] = read_all(log, 1024);

@@ -59,10 +59,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(wal->seal().has_value(), "it is sealed");
   Bytes file = disk.read("/w", 0, 1u << 20).value();
   read_both(file);
-  while (!in.empty()) {  // spoilt at some places, cut at the end
+  while (!in.empty()) {  // spoilt at some places, cut at the end; or another header whose checksum fits
     const auto at = in.word();
-    if (file.empty()) break;
-    if (in.flag()) file[at % file.size()] ^= std::byte{in.byte()};
+    if (file.size() < kWalHeaderBytes) break;
+    const auto how = in.byte();
+    if (how % 4 == 0) {
+      file[at % 24] ^= std::byte{in.byte()};
+      WalChecksum sum;
+      sum.add(ByteView(file).first(24), (file[3] & std::byte{1}) != std::byte{0});
+      for (int i = 0; i < 4; ++i) {
+        file[24u + static_cast<unsigned>(i)] = static_cast<std::byte>(sum.one >> (24 - 8 * i) & 0xff);
+        file[28u + static_cast<unsigned>(i)] = static_cast<std::byte>(sum.two >> (24 - 8 * i) & 0xff);
+      }
+    } else if (how % 4 != 1) file[at % file.size()] ^= std::byte{in.byte()};
     else file.resize(at % file.size());
   }
   read_both(file);

@@ -301,9 +301,13 @@ SUBMISSION = [name for name in STAGES if name != "nightly"]
 
 
 def main():
+    if "--nightly" in sys.argv:  # what a night is for has a script of its own
+        import nightly
+        return nightly.main([word for word in sys.argv[1:] if word != "--nightly"])
     parser = argparse.ArgumentParser(prog="./test", description=__doc__.splitlines()[0])
     parser.add_argument("--fast", action="store_true", help="the inner loop: build, then the label 'fast'")
     parser.add_argument("--only", action="append", default=[], metavar="STAGE", choices=list(STAGES), help="one stage; may be given more than once")
+    parser.add_argument("--nightly", action="store_true", help="ten to a hundred times as far, by parts (./test --nightly --help)")
     parser.add_argument("--list", action="store_true", help="name the stages")
     options = parser.parse_args()
     if options.list:

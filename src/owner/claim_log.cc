@@ -66,6 +66,7 @@ std::optional<WrittenClaim> decode_claim(ByteView record) {
   claim.time_ms = static_cast<std::int64_t>(in.u<std::uint64_t>());
   (void)in.u<std::uint64_t>();
   const auto checksum = in.u<std::uint64_t>();
+  if (claim.epoch.value == 0 || claim.epoch.value > kMaxWireNumber) return {};  // no claim has such an epoch, and none could go above it
   if (in.failed() || flags > kConditional || checksum != xxh3(record.first(kClaimRecordBytes - sizeof checksum))) return {};
   if (flags == kConditional) claim.over = over;
   return claim;

@@ -157,5 +157,16 @@ TEST(ClaimRecord, GoldenBytes) {
   EXPECT_EQ(decode_claim(encode(claim)), claim);
 }
 
+// An epoch that no claim can have: whatever wrote it, nothing can go above it (found by fuzz/claim_log).
+TEST(ClaimRecord, AnEpochOutsideOfTheNumbersIsNoRecord) {
+  WrittenClaim claim;
+  claim.epoch = Epoch{kMaxWireNumber};
+  EXPECT_TRUE(decode_claim(encode(claim)));
+  for (const std::uint64_t epoch : {std::uint64_t{0}, kMaxWireNumber + 1, ~std::uint64_t{0}}) {
+    claim.epoch = Epoch{epoch};
+    EXPECT_FALSE(decode_claim(encode(claim))) << epoch;
+  }
+}
+
 }  // namespace
 }  // namespace onepen::owner
