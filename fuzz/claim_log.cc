@@ -18,6 +18,7 @@ void open_and_go_on(const Bytes& file) {
   }
   const Epoch highest = (*log)->highest();
   if (const auto& last = (*log)->last()) require(last->epoch <= highest, "the highest epoch is above every record");
+  if (highest.value == kMaxWireNumber) return;  // used up
   core::ClaimRequest request;
   request.epoch = Epoch{highest.value + 1};
   request.claim_id = {1, 2};

@@ -26,10 +26,10 @@ HANG_SECONDS = 900
 class Mutant:
     def __init__(self, name, line):
         self.name, self.line = name, line
-        self.file, self.was, self.now, self.guard, self.red, self.cost = None, [], [], None, [], ""
+        self.file, self.was, self.now, self.guard, self.red = None, [], [], [], []
 
     def kind(self):
-        return "guard" if self.guard else Path(self.file).parts[1] if self.file and self.file.startswith("src/") else "other"
+        return "guard" if not self.file else Path(self.file).parts[1] if self.file.startswith("src/") else "other"
 
 
 def parse(text):
@@ -47,8 +47,6 @@ def parse(text):
         one = mutants[-1]
         if key == "in":
             one.file = value
-        elif key == "guard":
-            one.guard = value
         else:
             getattr(one, key).append(value)
     return mutants
@@ -97,10 +95,11 @@ def check(root):
             problems.append(f"tests/mutants.txt: [{name}]: {text}")
         if names.count(one.name) > 1:
             say("the name is there twice")
-        if (one.guard is None) == (one.file is None):
-            say("either a guard, or a text in a file")
-        if one.guard is not None and one.guard not in guards:
-            say(f"there is no guard {one.guard}")
+        if not one.guard and one.file is None:
+            say("a guard, or a text in a file")
+        for guard in one.guard:
+            if guard not in guards:
+                say(f"there is no guard {guard}")
         if one.file is not None:
             path = root / one.file
             count = path.read_text().count("\n".join(one.was)) if path.exists() else 0
@@ -214,7 +213,7 @@ def run(mutants, folder, jobs):
             if path:
                 built = copy.build(tests[one.name])
             for test in tests[one.name]:
-                verdict = "it does not build" if not built else "not asked" if sound[test] is not True else "still green" if copy.run(test, one.guard or "") else ""
+                verdict = "it does not build" if not built else "not asked" if sound[test] is not True else "still green" if copy.run(test, ",".join(one.guard)) else ""
                 passed, failed = passed + (not verdict), failed + bool(verdict)
                 print(f"{one.name}: {told(test)}: {verdict or 'red, as it must be'}", flush=True)
         finally:
@@ -243,7 +242,7 @@ def main():
         chosen = chosen[::max(1, round(1 / options.sample))]
     if options.list:
         for one in chosen:
-            print(f"{one.name}: " + (f"guard {one.guard}" if one.guard else f"{one.file}: {one.was[0].strip()} …"))
+            print(f"{one.name}: " + ", ".join([f"guard {guard}" for guard in one.guard] + ([f"{one.file}: {one.was[0].strip()} …"] if one.file else [])))
         return 0
     return run(chosen, options.folder.resolve(), options.jobs)
 
