@@ -7,6 +7,7 @@
 //   fault A lost-answer|lost-request|late|twice|refused|none ...     of the coming creates        blind A gets=1    the coming gets fail
 //   deliver A                    what was late arrives
 //   park A before|after create|put|get|list|erase [@log/5]   start append A x   go A   kill A   restart A (the same claim, a new session)
+//   forge key=@log/5 as=A1 seq=2 text=   an append under that claim, put there past the home, by somebody who breaks every rule but the format
 //   write key=@log/5 [bytes=] / erase key=@log/5    by nobody      objects    what is in the bucket      message    the last refusal, in words
 //
 // `again` resends the request that was sent last, byte for byte. Claims are named by process and epoch (A2); objects by folder and number (@log/5).
@@ -16,12 +17,14 @@
 
 #include <map>
 
+#include "base/checksum.h"
 #include "home/object/object_home.h"
 #include "home/object/position.h"
 #include "tests/home/parking_store.h"
 #include "tests/support/fault_store.h"
 #include "tests/support/manual_runtime.h"
 #include "tests/support/scenario.h"
+#include "wire/log_object.h"
 
 namespace onepen::testing {
 namespace {
@@ -52,6 +55,7 @@ class Place {
     if (step.command == "objects") return objects();
     if (step.command == "message") return message_;
     if (step.command == "write") return told(bucket_->put(long_key(step.get("key")), as_bytes(step.get("bytes", "what nobody can read"))));
+    if (step.command == "forge") return forge(step);
     if (step.command == "erase") return told(bucket_->erase(long_key(step.get("key"))));
     if (step.command == "start") {
       ScenarioStep inner = step;
@@ -121,6 +125,23 @@ class Place {
     std::vector<std::string> lines;
     for (const auto& [folder, names] : folders) lines.push_back(fmt::format("{} {}", folder, fmt::join(names, " ")));
     return fmt::format("{}", fmt::join(lines, "\n"));
+  }
+
+  std::string forge(const ScenarioStep& step) {
+    const auto owner =
+        std::find_if(processes_.begin(), processes_.end(), [&](const auto& one) { return one.second->receipt.claim_id == ids_[step.get("as")]; });
+    if (owner == processes_.end()) return "nobody owns by " + step.get("as");
+    const auto& receipt = owner->second->receipt;
+    wire::LogObject object{.kind = wire::ObjectKind::appends, .stream = StreamName::parse("app").value()};
+    object.id = std::stoull(step.get("key").substr(step.get("key").find('/') + 1));
+    object.incarnation = receipt.incarnation;
+    object.epoch = receipt.epoch;
+    object.claim_id = receipt.claim_id;
+    object.put_id = runtime_.draw<PutId>();
+    object.first = Sequence{step.number("seq")};
+    const Bytes payload = to_bytes(as_bytes(step.get("text")));
+    object.appends.push_back({core::RecordKind::data, Digest{xxh3(payload)}, payload});
+    return told(bucket_->put(long_key(step.get("key")), wire::encode(object)));
   }
 
   static std::string faults(ScriptedProcess& p, const ScenarioStep& step) {
