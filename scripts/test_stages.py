@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 JOBS = os.cpu_count() or 2
-FUZZ_SECONDS = int(os.environ.get("ONEPEN_FUZZ_SECONDS", "60"))
+FUZZ_SECONDS = int(os.environ.get("ONEPEN_FUZZ_SECONDS", "30"))
 OWN_FOLDERS = ("include", "src", "apps", "extension", "sim", "tests", "fuzz", "bench", "examples")
 COUNT_LINE = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$", re.M)
 
