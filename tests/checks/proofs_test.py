@@ -93,4 +93,7 @@ class Proofs(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    ended = unittest.main(exit=False, verbosity=1).result
+    bad = len(ended.failures) + len(ended.errors)
+    print(f"{ended.testsRun - bad} passed, {bad} failed")
+    sys.exit(1 if bad else 0)
