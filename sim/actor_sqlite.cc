@@ -39,6 +39,8 @@ std::string uri_for(SqliteRun& all, const Process& process, std::string_view cac
   return uri;
 }
 
+}  // namespace
+
 sqlite::Environment environment_for(SqliteRun& all, Process& process, Client& client) {
   sqlite::Environment environment;
   environment.runtime = process.runtime.get();
@@ -50,8 +52,6 @@ sqlite::Environment environment_for(SqliteRun& all, Process& process, Client& cl
   });
   return environment;
 }
-
-}  // namespace
 
 void sqlite_application(SqliteRun& all, Process& process, Slot& slot) {
   Runtime& runtime = *process.runtime;
@@ -65,6 +65,7 @@ void sqlite_application(SqliteRun& all, Process& process, Slot& slot) {
     how.local = random.chance(700);
     how.full_sync = random.chance(300);
     how.uri = uri_for(all, process, "/cache", how.local, false);
+    how.confirmed = how.uri.find("&reads=confirmed") != std::string::npos;
     Application application(all, process, slot);
     int code = 0;
     if (!application.open(how, code)) continue;
@@ -94,6 +95,7 @@ void sqlite_healer(SqliteRun& all, Process& process, Machine& machine, bool& hea
     healed = application.commit(true) && application.synced() && read_rows(all, application.db(), "the healer", ids) && !process.dead;
     if (healed) {
       all.final_ids = std::move(ids);
+      all.final_offset = application.covered();
       all.run.history.sometimes.reached(Sometime::healed);
     }
     application.close();

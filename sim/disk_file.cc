@@ -33,6 +33,7 @@ class SimFile final : public io::DiskFile {
   SimFs& fs_;
   const SimFs::InodeId inode_;
   const std::string path_;
+  const bool wal_ = path_.ends_with("-wal");
 };
 
 int SimFile::begin(std::string_view verb, bool writes, std::uint32_t waits) {
@@ -65,6 +66,7 @@ io::DiskResult<> SimFile::write_at(std::uint64_t from, ByteView bytes) {
   if (code == ENOSPC) fs_.write(inode_, from, bytes.first(world.random().below(bytes.size() + 1)), process.machine);
   if (code != 0) return failed(code, "write");
   const std::size_t half = world.random().chance(kHalves) ? world.random().below(bytes.size() + 1) : bytes.size();
+  if (wal_) process.wal_unpublished = true;
   code = fs_.write(inode_, from, bytes.first(half), process.machine);
   if (code == 0 && half < bytes.size()) {
     world.point(process);

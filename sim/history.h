@@ -60,6 +60,7 @@ class History {
   bool claims_logged_elsewhere = false;                       // by the copy of a database: not seen here
   std::map<Incarnation, Offset> cut;                          // histories that may be over, and up to where they lead on in the next
   bool rolled_back = false;                                   // raw copies of the log were put back: what was answered may be gone
+  std::map<std::string, std::uint64_t> from_nothing;          // by process: how often it began at a stream's beginning, or looked for a snapshot
   bool answers_as_stored = false;                             // claims that lost are answered with the stored claim's receipt, as a node may
   std::map<std::string, std::uint64_t> records;               // by offset: identity of the record that was read there
   std::map<std::string, std::string> records_text;            // for messages

@@ -110,6 +110,7 @@ core::Answer<core::AppendReceipt> RecordingStream::append(const core::AppendBatc
 
 core::Answer<core::ReadResult> RecordingStream::read(const Offset& from, const core::ReadLimit& limit) {
   const Offset at_least = history_.newest_acknowledged;
+  if (from.text.empty()) begins();
   auto answer = under_->read(from, limit);
   if (process_.dead) return answer;
   if (!answer) {

@@ -68,7 +68,7 @@ int run_replicate(const Common& common, const ReplicateOptions& options) {
         (*copy)->begin_anew(*stream, [&](const owner::Progress& progress) { bar.show(progress.step, progress.done_bytes, progress.total_bytes); });
     if (!read) return report(common, read.error(), ErrorOf::content);
   }
-  if (const auto live = (*copy)->go_live(); !live) return report(common, live.error(), ErrorOf::content);
+  if (const auto live = (*copy)->go_live({}); !live) return report(common, live.error(), ErrorOf::content);
   sqlite::Follow follow(*rooms->runtime, **copy, std::move(stream), options.name, [&](const Error&) { ending.by_itself(); }, sqlite::spoken_log());
   follow.begin();
   const auto caught_up = follow.wait_for(stat->tail, rooms->runtime->now() + kOnceWithin);

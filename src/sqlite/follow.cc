@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/guard.h"
+
 namespace onepen::sqlite {
 namespace {
 
@@ -86,7 +88,7 @@ Result<std::optional<bool>> Follow::read_on() {
   const Instant before = runtime_.now();
   asked_.store(false);
   const auto read = stream_->read(position_, core::ReadLimit{});
-  if (!read && (read.error().outcome == Outcome::gone || read.error().outcome == Outcome::incarnation_changed)) {
+  if (!read && guard_on(Guard::follow_reads_anew) && (read.error().outcome == Outcome::gone || read.error().outcome == Outcome::incarnation_changed)) {
     const auto anew = begin_anew(read.error());
     if (anew) return std::optional(true);
     if (anew.error().outcome == Outcome::state_mismatch || anew.error().outcome == Outcome::invalid) return tl::unexpected(anew.error());
@@ -154,6 +156,7 @@ void Follow::failed(const Error& error) {
 }
 
 Result<> Follow::wait_for(const Offset& offset, Instant deadline) {
+  if (!guard_on(Guard::wait_until_shown)) return {};
   const auto there = [&] {
     const Lock lock(mutex_);
     return !(status_.state.offset < offset);

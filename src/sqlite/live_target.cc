@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/failpoint.h"
+#include "base/guard.h"
 #include "sqlite/vfs.h"
 #include "sqlite/wal_frames.h"
 #include "sqlite/wal_tail.h"
@@ -35,8 +36,8 @@ Result<PlainConnection> open_keeper(const std::string& path) {
 }  // namespace
 
 Result<std::unique_ptr<LiveTarget>> LiveTarget::open(Runtime& runtime, io::Disk& disk, const DatabaseFiles& files, const CommitState& state,
-                                                     const WalPlace& place, const SettleHooks& hooks) {
-  std::unique_ptr<LiveTarget> live(new LiveTarget(runtime, disk, files));
+                                                     const WalPlace& place, const SettleHooks& hooks, const LiveLimits& limits) {
+  std::unique_ptr<LiveTarget> live(new LiveTarget(runtime, disk, files, limits));
   auto keeper = open_keeper(files.db);
   if (!keeper) return tl::unexpected(keeper.error());
   live->keeper_ = std::move(*keeper);
@@ -209,6 +210,9 @@ Result<> LiveTarget::settle(const CommitState& settled, const CommitState& next,
       const WalPlace place{head_.salt1, head_.salt2, wal_->mark().frames + 1};
       if (auto kept = hooks.remember(settled, next, place); !kept) return kept;
     }
+    if (!guard_on(Guard::live_whole_batch)) {
+      if (auto early = publish(next); !early) return early;
+    }
     if (ONEPEN_FAILPOINT("live.before_commit_frame")) return io_failed("write", files_.wal());
     if (auto flushed = flush_last(last_->page_count_after); !flushed) return flushed;
     if (auto published = publish(next); !published) return published;
@@ -238,7 +242,7 @@ Result<> LiveTarget::publish(const CommitState& next) {
 }
 
 Result<> LiveTarget::tend(const CommitState& next, PageTable& table, const SettleHooks& hooks) {
-  if (published_.end < checkpointed_at_ + kLiveCheckpointBytes) return {};
+  if (published_.end < checkpointed_at_ + limits_.checkpoint_bytes) return {};
   checkpointed_at_ = published_.end;
   if (ONEPEN_FAILPOINT("live.before_checkpoint")) return io_failed("checkpoint", files_.db);
   const int rc = sqlite3_wal_checkpoint_v2(keeper_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);

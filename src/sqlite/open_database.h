@@ -34,6 +34,7 @@ struct Environment {
   std::shared_ptr<const io::ForkMark> fork_mark = std::make_shared<const io::ForkMark>();
   // The same anew, for a child after fork(): nothing in it that a thread of the parent may have held. Empty: children cannot open.
   std::function<Environment()> after_fork{};
+  LiveLimits live{};  // of followers
 };
 
 // For onepen_status() and the C++ API. A value.

@@ -57,7 +57,7 @@ Result<> OpenDatabase::start_following() {
   if (copy_->state().ordinal == 0)
     return tl::unexpected(Error{
         Outcome::not_found, fmt::format("There is no database '{}' at {} (mode=ro opens only what is there).", settings_.name->text(), home_->url()), {}});
-  if (auto live = copy_->go_live(); !live) return live;
+  if (auto live = copy_->go_live(environment_.live); !live) return live;
   follower_ = true;
   follow_ = std::make_unique<Follow>(
       *environment_.runtime, *copy_, std::move(stream), settings_.name->text(), [this](const Error& error) { on_follow_ended(error); }, environment_.log,
