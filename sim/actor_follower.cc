@@ -8,6 +8,7 @@
 
 #include "sim/sqlite_application.h"
 #include "sqlite/functions.h"
+#include "sqlite/messages.h"
 #include "sqlite/vfs.h"
 
 namespace onepen::sim {
@@ -65,7 +66,7 @@ bool FollowerActor::connect(Reader& reader) {
   if (code == SQLITE_OK) code = run_sql(reader.db, "pragma temp_store=memory; pragma cache_size=20");
   if (code == SQLITE_OK) code = sqlite::register_functions(reader.db);
   if (code == SQLITE_OK && !process_.dead && database(reader.db) != nullptr) return true;
-  if (!process_.dead) all_.run.world.note("follow.refused", sqlite3_errmsg(reader.db), static_cast<std::uint64_t>(code));
+  if (!process_.dead) all_.run.world.note("follow.refused", sqlite::last_refusal(), static_cast<std::uint64_t>(code));
   sqlite3_close(std::exchange(reader.db, nullptr));
   return false;
 }
@@ -87,6 +88,7 @@ bool FollowerActor::open() {
     all_.run.world.note("follow.ended", word(reset.kind));
     if (all_.run.world.tracing()) all_.run.world.note("follow.ended.why", reset.message);
     reached(Sometime::follower_ended);
+    if (reset.kind == ResetKind::rewound) all_.violated("I11", process_.name + " follows no further where it could have read anew: " + reset.message);
     if (reset.kind == ResetKind::diverged) all_.violated("I9", process_.name + " was told that its copy diverged: " + reset.message);
   });
   return true;
@@ -142,6 +144,7 @@ bool FollowerActor::look(Reader& reader, Nanos held, const Offset& at_least) {
   if (good && random_.chance(100)) good = run_sql(reader.db, "pragma quick_check") == SQLITE_OK;
   if (good && held > 0) {
     runtime_.sleep_until(later(runtime_, held));
+    sqlite3_db_release_memory(reader.db);  // what it reads again comes from the files
     std::set<std::uint64_t> again;
     if (read_rows(all_, reader.db, process_.name, again) && !process_.dead && again != ids)
       all_.violated("I9", process_.name + " was shown two states in one transaction");
@@ -161,12 +164,19 @@ bool FollowerActor::look(Reader& reader, Nanos held, const Offset& at_least) {
 void FollowerActor::look_beside() {
   Reader beside;
   if (!connect(beside)) return;
+  const auto checkpoint = runtime_.make_signal();
+  seat_.at_checkpoint = checkpoint.get();
   {
     auto thread = runtime_.spawn("beside", [&] {
-      for (int i = 0; i < 3 && !over(); ++i) look(beside, random_.between(1, 3'000) * kMilli);
+      const bool lurks = random_.chance(600);  // begins when a checkpoint does: what it reads then is about to be copied, and its WAL to begin anew
+      for (int i = 0; i < 4 && !over(); ++i) {
+        if (lurks) static_cast<void>(checkpoint->wait_until(later(runtime_, 3 * kSecond)));
+        if (!over()) look(beside, random_.between(1, 3'000) * kMilli);
+      }
     });
     for (int i = 0; i < 6 && !over() && look(main_, 0); ++i) sleep(1, 700);
   }
+  seat_.at_checkpoint = nullptr;
   sqlite3_close(beside.db);
 }
 
@@ -186,6 +196,7 @@ void FollowerActor::plain_process() {
         std::set<std::uint64_t> ids, again;
         if (run_sql(db, "begin") == SQLITE_OK && read_rows(all, db, self.name, ids)) {
           self.runtime->sleep_until(later(*self.runtime, random.between(1, 2'000) * kMilli));
+          sqlite3_db_release_memory(db);
           if (read_rows(all, db, self.name, again) && !self.dead && again != ids) all.violated("I9", self.name + " was shown two states in one transaction");
           if (!self.dead) all.run.history.sometimes.reached(Sometime::follower_copy_read_beside);
         }

@@ -10,7 +10,7 @@
 namespace onepen::sim {
 namespace {
 constexpr Nanos kLockPoll = 50 * kMilli;
-constexpr std::uint32_t kReadWaits = 30, kWriteWaits = 300, kHalves = 60;  // per mille
+constexpr std::uint32_t kReadWaits = 30, kWriteWaits = 300, kHalves = 60, kLongSyncs = 150;  // per mille
 }  // namespace
 
 class SimFile final : public io::DiskFile {
@@ -98,6 +98,7 @@ io::DiskResult<> SimFile::cut(std::uint64_t size) {
 io::DiskResult<> SimFile::sync() {
   World& world = disk_.world_;
   int code = begin("file.sync", false, 1000);
+  if (world.random().chance(kLongSyncs)) world.sleep(world.random().between(2, 60) * kMilli);  // as disks do: whoever reads beside goes on meanwhile
   if (code == 0 && world.random().chance(fs_.faults.eio_sync)) {
     world.note("disk.sync_eio", path_);
     fs_.drop_unsynced(inode_);

@@ -112,6 +112,10 @@ void plan_followers(SqliteRun& all) {
     seat->died_in_batch = true;
     all.run.history.sometimes.reached(Sometime::follower_killed_in_batch);
   });
+  all.sqlite.on_checkpoint = [&all](Process& process) {
+    FollowerSeat* seat = all.follower_of(process);
+    if (seat != nullptr && seat->at_checkpoint != nullptr) seat->at_checkpoint->notify();
+  };
   all.sqlite.on_wal_ends = [&all](Process& process, bool got, bool beside) {
     if (all.follower_of(process) == nullptr) return;
     Sometimes& sometimes = all.run.history.sometimes;

@@ -35,6 +35,7 @@ struct FollowerSeat {
   Process* process = nullptr;      // its newest life
   bool died_in_batch = false;      // the life before ended between a frame of its WAL and the index that shows it
   std::set<std::uint64_t> seen{};  // rows that were shown
+  Signal* at_checkpoint = nullptr;  // of a reader that begins just then
   bool arrived = false;            // in the end it showed the final database
 };
 

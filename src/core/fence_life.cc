@@ -25,7 +25,7 @@ void begin_incarnation(StreamState& s, Incarnation incarnation, Position tail, E
   if (!kept) forget(p);
   if (floor.value != 0) forget_through(p, floor);
   for (auto& [id, producer] : s.producers) forget(producer);
-  s.incarnation = incarnation;
+  if (guard_on(Guard::b7_voids_epoch)) s.incarnation = incarnation;
   s.tail = tail;
   s.start = std::min(s.start, tail);
   s.snapshot = std::min(s.snapshot, tail);

@@ -170,7 +170,13 @@ Result<> LiveTarget::add(std::uint32_t page, std::uint32_t page_count_after, Byt
   if (!at) return tl::unexpected(at.error());
   pages_.push_back(page);
   running_.emplace_back(page, *at);
-  return {};
+  if (guard_on(Guard::live_whole_batch)) return {};
+  if (auto locked = lock(); !locked) return locked;  // the mutation: readers see a commit page by page
+  CommitState half;
+  half.page_count = page_count_;
+  auto shown = publish(half);
+  index_->unlock();
+  return shown;
 }
 
 void LiveTarget::end(std::uint32_t page_count) {
@@ -209,9 +215,6 @@ Result<> LiveTarget::settle(const CommitState& settled, const CommitState& next,
     if (hooks.remember) {
       const WalPlace place{head_.salt1, head_.salt2, wal_->mark().frames + 1};
       if (auto kept = hooks.remember(settled, next, place); !kept) return kept;
-    }
-    if (!guard_on(Guard::live_whole_batch)) {
-      if (auto early = publish(next); !early) return early;
     }
     if (ONEPEN_FAILPOINT("live.before_commit_frame")) return io_failed("write", files_.wal());
     if (auto flushed = flush_last(last_->page_count_after); !flushed) return flushed;
