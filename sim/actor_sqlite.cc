@@ -27,6 +27,7 @@ std::string uri_for(SqliteRun& all, const Process& process, std::string_view cac
   std::string uri = fmt::format("file:{}?vfs=onepen&home=sim://home&cache_root={}&owner={}&page_size=512", kStream, cache_root, process.name);
   uri += local ? "&durability=local" : "&durability=replicated";
   if (local && !heal && all.may.offline && random.chance(500)) uri += "&offline=1";
+  if (!heal && random.chance(400)) uri += fmt::format("&term={}ms", random.between(400, 4'000));  // gives signs of life
   if (!heal && random.chance(150)) uri += "&takeover=if-dead";
   if (!heal && random.chance(200)) uri += "&reads=confirmed";
   if (uri.find("offline") != std::string::npos) {

@@ -18,7 +18,7 @@ class RecordingStream : public core::Stream {
   core::Answer<core::ReadResult> read(const Offset& from, const core::ReadLimit& limit) override;
   core::Answer<bool> wait(const Offset& from, Instant deadline) override;
   core::Answer<bool> beat(const std::string& liveness, ByteView content) override { return under_->beat(liveness, content); }
-  core::Answer<std::optional<Bytes>> pulse(const std::string& liveness) override { return under_->pulse(liveness); }
+  core::Answer<std::optional<Bytes>> pulse(const std::string& liveness) override;
   core::Answer<std::optional<core::SnapshotInfo>> newest_snapshot() override { return begins(), under_->newest_snapshot(); }
   core::Answer<std::vector<core::SnapshotInfo>> snapshots() override { return begins(), under_->snapshots(); }
   core::Answer<Bytes> snapshot_part(const core::SnapshotInfo& info, std::uint32_t part) override;
@@ -35,6 +35,8 @@ class RecordingStream : public core::Stream {
     if (!process_.dead) ++history_.from_nothing[process_.name];
   }
   std::optional<core::ClaimReceipt> stored_instead(const core::Refusal& refusal, const core::ClaimRequest& request);
+  void stood_in(const core::ClaimRequest& request);
+  void looked(const core::StreamStat& stat, Instant before);
   void self_claimed(const core::ClaimRequest& request, const core::ClaimReceipt& receipt);
   void applied(const core::AppendBatch& batch, const core::AppendReceipt& receipt);
 

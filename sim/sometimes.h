@@ -69,7 +69,12 @@ namespace onepen::sim {
   X(follower_wal_kept)           /* … did not, because of a reader */ \
   X(follower_read_anew)          /* a follower read the stream anew, after a restore or a trim, under its readers */ \
   X(follower_ended)              /* a follower could not go on, and told so */ \
-  X(follower_copy_read_beside)   /* another process read a follower's copy by plain SQLite */
+  X(follower_copy_read_beside)   /* another process read a follower's copy by plain SQLite */ \
+  X(standby_owns)                /* a standby became the owner, and wrote */ \
+  X(standby_after_silence)       /* … because the owner had been silent for its term */ \
+  X(standby_after_release)       /* … because the owner had ended in peace */ \
+  X(standby_asked)               /* … because it was asked to */ \
+  X(standby_refused)             /* a claim of a standby did not land: somebody lives */
 
 enum class Sometime : std::uint8_t {
 #define ONEPEN_SOMETIME(name) name,

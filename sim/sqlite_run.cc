@@ -93,6 +93,27 @@ void start_follower(SqliteRun& all, FollowerSeat& seat) {
   if (!run.healing) plan_strike_of(all, p);
 }
 
+void start_standby(SqliteRun& all) {
+  Run& run = all.run;
+  StandbySeat& seat = all.standby;
+  if (run.healing || seat.lives-- <= 0) return;
+  Process& p = run.world.start(seat.machine->number, fmt::format("standby.{}", ++seat.starts), [&all, &seat](Process& process) {
+    sqlite_standby(all, process, seat);
+    all.run.world.after(all.run.world.random().between(0, 2'000) * kMilli, [&all] { start_standby(all); });
+  });
+  seat.process = &p;
+  plan_strike_of(all, p);
+}
+
+// One in every run.
+void plan_standby(SqliteRun& all) {
+  Random& random = all.run.world.random();
+  all.standby.machine = all.run.machines[random.below(all.run.machines.size())].get();
+  all.standby.cache_root = random.chance(300) ? "/cache" : "/stand";
+  all.standby.lives = static_cast<int>(1 + random.below(4));
+  all.run.world.at(random.between(500, 6'000) * kMilli, [&all] { start_standby(all); });
+}
+
 // Two in every run, on machines of owners or on one of their own, with a cache root of their own or the one that owners use.
 void plan_followers(SqliteRun& all) {
   Run& run = all.run;
@@ -217,6 +238,11 @@ void heal_sqlite(SqliteRun& all) {
 
 }  // namespace
 
+bool SqliteRun::others_ended(const Process& process) const {
+  const auto& processes = run.world.processes();
+  return std::all_of(processes.begin(), processes.end(), [&](const auto& p) { return p->ended() || p.get() == &process || follower_of(*p) != nullptr; });
+}
+
 // It lies behind the common point in the history that ended there. An answer may come later than that.
 bool cut_away(const SqliteRun& all, const CommitTold& told) {
   if (told.covered.text.empty()) return (all.history_lost || !all.cuts.empty()) && told.at_step < all.lost_before_step;
@@ -307,6 +333,7 @@ Verdict run_sqlite_seed(const Settings& settings, StackPool& stacks, Sometimes& 
   if (all.may.tends) world.at(0, [&all, &last] { all.run.world.start(last.number, "caretaker", [&](Process& p) { sqlite_caretaker(all, p, last); }); });
   world.at(0, [&all, &last] { all.run.world.start(last.number, "operator", [&](Process& p) { sqlite_operator(all, p, last); }); });
   plan_followers(all);
+  plan_standby(all);
   for (std::uint64_t i = 1 + random.below(2); i > 0; --i) world.at(random.between(2'000, 12'000) * kMilli, [&all] { start_fencer_of(all); });
   if (all.may.offline) plan_outage(all);
   if (all.may.clones) world.at(random.between(3'000, 12'000) * kMilli, [&all] { clone_cache(all); });

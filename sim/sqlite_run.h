@@ -39,6 +39,15 @@ struct FollowerSeat {
   bool arrived = false;            // in the end it showed the final database
 };
 
+// The same of the standby.
+struct StandbySeat {
+  Machine* machine = nullptr;
+  std::string cache_root;
+  int lives = 1;
+  std::uint32_t starts = 0;
+  Process* process = nullptr;
+};
+
 struct SqliteSettings {  // what this run may do
   bool restores = false, removes = false, adopts = false, clones = false, tends = true, offline = false, disk_faults = false;
 };
@@ -56,6 +65,8 @@ struct SqliteRun {
   std::uint64_t lost_before_step = 0;
   std::uint64_t next_id = 0;
   std::vector<std::unique_ptr<FollowerSeat>> followers;
+  StandbySeat standby;
+  bool others_ended(const Process& process) const;  // all but this one and the followers
   FollowerSeat* follower_of(const Process& process) const {
     for (const auto& seat : followers) {
       if (seat->process == &process) return seat.get();
@@ -74,6 +85,7 @@ struct SqliteRun {
 void sqlite_application(SqliteRun& run, Process& process, Slot& slot);
 void sqlite_healer(SqliteRun& run, Process& process, Machine& machine, bool& healed);
 void sqlite_follower(SqliteRun& run, Process& process, FollowerSeat& seat);
+void sqlite_standby(SqliteRun& run, Process& process, StandbySeat& seat);
 void sqlite_reader(SqliteRun& run, Process& process, Machine& machine);  // follows; never sees a hole, also below a trim
 void sqlite_caretaker(SqliteRun& run, Process& process, Machine& machine);  // compacts and trims with whatever token it saw last
 void sqlite_operator(SqliteRun& run, Process& process, Machine& machine);  // looks at everything, trims; restores, removes, adopts

@@ -40,6 +40,8 @@ namespace onepen {
   X(local_published)      /* durability=local: a commit is sent only once SQLite has published it */ \
   X(self_claim_conditional) /* a claim that nobody asked for is over our own claim, exactly one epoch above */ \
   X(synced_confirms_after) /* synced() answers after a look at the stream begun after the last acknowledgement (I8) */ \
+  X(silence_was_watched)  /* only time in which the owner was looked for counts as its silence */ \
+  X(standby_conditional)  /* a standby claims only over the claim, and at the tail, that it watched */ \
   X(reset_final)          /* a reset handle accepts nothing more (I7) */ \
   X(claim_tail)           /* a claim over a tail lands only upon that tail */ \
   X(admin_sees_tail)      /* what an admin does to a stream happens only at the tail he saw */ \

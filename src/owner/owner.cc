@@ -11,4 +11,8 @@ Result<std::unique_ptr<Owner>> Owner::open(Runtime& runtime, std::unique_ptr<cor
   return std::make_unique<Runner>(runtime, std::move(stream), std::move(options), std::move(*opened));
 }
 
+std::string successor_object(const std::string& liveness) { return liveness + ".successor"; }
+
+std::string handover_object(const std::string& liveness) { return liveness + ".handover"; }
+
 }  // namespace onepen::owner

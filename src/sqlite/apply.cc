@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/failpoint.h"
@@ -27,10 +28,9 @@ Applier::Applier(io::Disk& disk, DatabaseFiles files, PageTable table, CommitSta
       settled_(std::move(state)),
       hooks_(std::move(hooks)) {}
 
-void Applier::aim_at(std::unique_ptr<CommitTarget> target) {
+std::unique_ptr<CommitTarget> Applier::aim_at(std::unique_ptr<CommitTarget> target) {
   ONEPEN_CHECK(!run_ && state_ == settled_, "another target, and nothing on its way to this one");
-  target_->close();
-  target_ = std::move(target);
+  return std::exchange(target_, std::move(target));
 }
 
 Result<> Applier::apply(const core::Record& record) {

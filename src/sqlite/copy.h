@@ -99,6 +99,10 @@ class Copy : public owner::Fold, public owner::ClaimLog {
   // what was there. Errors: Copy::catch_up's; state_mismatch: a database with pages of another size.
   virtual Result<> begin_anew(core::Stream& stream, const std::function<void(const owner::Progress&)>& progress = {}) = 0;
   virtual void rest() = 0;
+  // Live so far, and its process has become the owner: from here on SQLite itself writes, upon a WAL in which everything is in the stream. release() when that is set up:
+  // until then no connection can end the WAL.
+  virtual void own() = 0;
+  virtual void release() = 0;
   virtual const std::string& db_path() const = 0;  // the file exists once a commit was applied and settled
   virtual const std::string& folder() const = 0;  // of this copy: db, db-wal, db-shm, pages, state, claims, lock
   // The newest commit that this copy holds and that is known to be in the stream. Its offset moves on with claims and control records behind it.

@@ -24,14 +24,14 @@ bool passes(const core::Refusal& refusal) {
 }  // namespace
 
 Follow::Follow(Runtime& runtime, Copy& copy, std::unique_ptr<core::Stream> stream, std::string name, std::function<void(const Error&)> ended, Log log,
-               std::chrono::nanoseconds look)
+               FollowManners manners)
     : runtime_(runtime),
       copy_(copy),
       stream_(std::move(stream)),
       name_(std::move(name)),
       ended_(std::move(ended)),
       log_(std::move(log)),
-      look_(look),
+      manners_(std::move(manners)),
       wake_(runtime.make_signal()),
       changed_(runtime) {}
 
@@ -63,9 +63,10 @@ void Follow::run() {
   while (!stop_.load()) {
     const auto more = read_on();
     if (!more) return failed(more.error());
+    if (manners_.turn && take_turn()) return;
     if (!*more) {
       backoff_ = std::clamp(2 * backoff_, kFirstFollowPause, kLastFollowPause);
-      pause(backoff_);
+      wake_->wait_until(runtime_.now() + backoff_);  // a standby is no less patient with a home that does not serve
       continue;
     }
     backoff_ = {};
@@ -77,7 +78,7 @@ void Follow::run() {
     if (const auto quiet = now - last_news; quiet > kQuietAfter) {
       pause(std::min<std::chrono::nanoseconds>(quiet / kQuietShare, kRarest));
     } else if (!asked_.load()) {
-      static_cast<void>(stream_->wait(position_, now + look_));  // what it fails of, the next read says
+      static_cast<void>(stream_->wait(position_, now + least_of(manners_.look)));  // what it fails of, the next read says
       if (runtime_.now() <= now) pause(kFirstFollowPause);  // (it failed, or the process is being stopped)
     }
   }
@@ -143,7 +144,28 @@ Result<> Follow::begin_anew(const core::Refusal& why) {
   return {};
 }
 
-void Follow::pause(std::chrono::nanoseconds time) { wake_->wait_until(runtime_.now() + time); }
+// True: following is over.
+bool Follow::take_turn() {
+  const FollowTurn turn = manners_.turn(*stream_);
+  if (turn == FollowTurn::go_on) return false;
+  position_ = copy_.position();
+  {
+    const Lock lock(mutex_);
+    status_.state = copy_.state();
+    status_.over = turn == FollowTurn::over;
+  }
+  changed_.wake_all();
+  return turn == FollowTurn::over;
+}
+
+std::chrono::nanoseconds Follow::least_of(std::chrono::nanoseconds time) const { return manners_.patience ? std::min(time, manners_.patience()) : time; }
+
+void Follow::wake() {
+  asked_.store(true);
+  wake_->notify();
+}
+
+void Follow::pause(std::chrono::nanoseconds time) { wake_->wait_until(runtime_.now() + least_of(time)); }
 
 void Follow::failed(const Error& error) {
   log_(LogLevel::error, fmt::format("'{}' is not followed any more: {}", name_, error.message));
@@ -161,7 +183,11 @@ Result<> Follow::wait_for(const Offset& offset, Instant deadline) {
     const Lock lock(mutex_);
     return !(status_.state.offset < offset);
   };
-  const auto over = [&] { return there() || stop_.load() || status().ended; };
+  const auto over = [&] {
+    if (there() || stop_.load()) return true;
+    const FollowStatus now = status();
+    return now.ended || now.over;
+  };
   if (!there()) {
     asked_.store(true);
     wake_->notify();
@@ -189,7 +215,11 @@ Result<> Follow::fresh(std::chrono::nanoseconds most, Instant deadline) {
   if (!is_fresh()) {
     asked_.store(true);
     wake_->notify();
-    changed_.wait(deadline, [&] { return is_fresh() || stop_.load() || status().ended; });
+    changed_.wait(deadline, [&] {
+      if (is_fresh() || stop_.load()) return true;
+      const FollowStatus now = status();
+      return now.ended || now.over;
+    });
   }
   if (is_fresh()) return {};
   const FollowStatus now = status();
