@@ -121,6 +121,10 @@ struct Status {
   std::string notice{};  // what whoever opened it should be told although it succeeded: that the open had to wait, and why; often empty
 };
 
+inline constexpr std::chrono::milliseconds kMostTerm{std::chrono::hours(24)};
+// What an owner's liveness object says: how often it was written, and the owner's term, so that a watcher with a shorter one of its own waits as long.
+std::string sign_of_life(std::uint64_t number, std::chrono::nanoseconds term);
+std::chrono::nanoseconds term_told(ByteView sign);  // 0: none was told
 // Liveness objects beside the owner's own (Stream::beat, pulse): who stands ready to take over from it, and that an admin asked for that. Empty content: nobody.
 std::string successor_object(const std::string& liveness);
 std::string handover_object(const std::string& liveness);

@@ -24,8 +24,9 @@ class Watch {
   Result<ClaimPlan> run() {
     first_pulse_ = pulse();
     const Instant from = runtime_.now();
-    const Instant until = from + options_.term;
-    const auto slice = std::max<std::chrono::nanoseconds>(options_.term / kSlicesOfATerm, kLeastSlice);
+    const auto term = std::max<std::chrono::nanoseconds>(options_.term, first_pulse_ ? term_told(*first_pulse_) : std::chrono::nanoseconds{});
+    const Instant until = from + term;
+    const auto slice = std::max<std::chrono::nanoseconds>(term / kSlicesOfATerm, kLeastSlice);
     while (runtime_.now() < until) {
       const Instant before = runtime_.now();
       if (options_.progress) options_.progress({"watch", 0, 0, "waiting for a sign of life of the owner"});
