@@ -99,6 +99,7 @@ struct Options {
   std::uint64_t max_queue_bytes = 64u << 20;  // submit() blocks above it
   std::function<void(const Progress&)> progress{};
   Log log{};
+  const std::atomic<bool>* interrupted = nullptr;  // true: open() ends soon (unavailable), where it waits; outlives it
   std::string endpoint{};  // where this owner serves; named in its `ready` record, may stay empty
   std::chrono::nanoseconds open_within{std::chrono::seconds(30)};  // open() gives up (unavailable, unknown) when the home gives no answer this long
   // An open that would be the change of owner after this many without a database commit waits: flap_wait, doubling with each further one, at most
