@@ -5,8 +5,9 @@
 //
 // A sign of life is a claim, an append, or a change of the owner's liveness object. Time is the watcher's own monotonic clock, and only as much of it counts as was
 // watched: a gap between two looks (the watcher stood still, or its home was out of reach) counts as a quarter of the term at most. So a machine that wakes up
-// looks for a good part of a term again before it takes anything from anybody. Pure; thread-safety: none.
+// looks for a good part of a term again before it takes anything from anybody. An owner that told a longer term than the watcher's is given that. Pure; thread-safety: none.
 #pragma once
+#include <algorithm>
 #include <optional>
 
 #include "base/runtime.h"
@@ -27,13 +28,14 @@ class LifeWatch {
 
   // One look, that succeeded: the home was asked at `now` or later. True: a sign of life, or the first look.
   bool saw(Instant now, Sight sight);
-  bool gone() const { return silence_ >= term_; }
+  bool gone() const { return silence_ >= std::max(term_, owners_); }
   std::chrono::nanoseconds silence() const { return silence_; }
   const std::optional<Sight>& last() const { return last_; }
   void begin_again() { last_.reset(), silence_ = {}; }  // as if nothing had been seen
 
  private:
-  std::chrono::nanoseconds term_;
+  const std::chrono::nanoseconds term_;
+  std::chrono::nanoseconds owners_{0};  // the term that the owner told
   std::chrono::nanoseconds silence_{0};
   std::optional<Sight> last_;
   Instant looked_{};

@@ -60,6 +60,21 @@ TEST(LifeWatchTest, TimeInWhichNobodyLookedIsNoSilence) {
   EXPECT_TRUE(w.watch.gone()) << "without the rule it takes the database from an owner that lives";
 }
 
+// Its signs come four times in its own term: a watcher that is less patient would take them for silence.
+TEST(LifeWatchTest, AnOwnerWithALongerTermIsGivenIt) {
+  Watching w;
+  const auto say = [&](const std::string& text) { w.sight.pulse = Bytes(as_bytes(text).begin(), as_bytes(text).end()); };
+  say(sign_of_life(7, 3s));
+  w.look(0s);
+  for (int i = 0; i < 299; ++i) w.look(10ms);
+  EXPECT_FALSE(w.watch.gone());
+  w.look(10ms);
+  EXPECT_TRUE(w.watch.gone());
+  EXPECT_EQ(term_told(as_bytes(sign_of_life(1, 1500ms))), 1500ms);
+  EXPECT_EQ(term_told(as_bytes(std::string("1 99999999999999"))), kMostTerm) << "no object keeps a standby waiting for ever";
+  for (const std::string text : {"", "7", "7 ", "7 x", "7 -3", "7 30 4"}) EXPECT_EQ(term_told(as_bytes(text)), 0ns) << text;
+}
+
 TEST(LifeWatchTest, ItCanBeginAgain) {
   Watching w;
   w.look(0s);

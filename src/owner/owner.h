@@ -99,6 +99,7 @@ struct Options {
   std::uint64_t max_queue_bytes = 64u << 20;  // submit() blocks above it
   std::function<void(const Progress&)> progress{};
   Log log{};
+  const std::atomic<bool>* interrupted = nullptr;  // true: open() ends soon (unavailable), where it waits; outlives it
   std::string endpoint{};  // where this owner serves; named in its `ready` record, may stay empty
   std::chrono::nanoseconds open_within{std::chrono::seconds(30)};  // open() gives up (unavailable, unknown) when the home gives no answer this long
   // An open that would be the change of owner after this many without a database commit waits: flap_wait, doubling with each further one, at most
@@ -121,6 +122,10 @@ struct Status {
   std::string notice{};  // what whoever opened it should be told although it succeeded: that the open had to wait, and why; often empty
 };
 
+inline constexpr std::chrono::milliseconds kMostTerm{std::chrono::hours(24)};
+// What an owner's liveness object says: how often it was written, and the owner's term, so that a watcher with a shorter one of its own waits as long.
+std::string sign_of_life(std::uint64_t number, std::chrono::nanoseconds term);
+std::chrono::nanoseconds term_told(ByteView sign);  // 0: none was told
 // Liveness objects beside the owner's own (Stream::beat, pulse): who stands ready to take over from it, and that an admin asked for that. Empty content: nobody.
 std::string successor_object(const std::string& liveness);
 std::string handover_object(const std::string& liveness);

@@ -177,7 +177,7 @@ void Runner::beat_when_due() {
     beat_at_.reset();
     return;
   }
-  const std::string content = std::to_string(++beats_);
+  const std::string content = sign_of_life(++beats_, options_.term);
   (void)stream_->beat(liveness(), as_bytes(content));
   beat_at_ = runtime_.now() + options_.term / 4;
 }

@@ -236,7 +236,6 @@ void Keeper::hand_over_now() {
   if (stop_.load() || desk_.is_reset()) return;
   log_(LogLevel::warn, fmt::format("'{}' was released for {}, which did not claim it within {} s. This process goes on", name_, to, kSuccessorWithin.count()));
   claim();
-  if (current().owner) static_cast<void>(desk_.drain({}, runtime_.now()));
 }
 
 void Keeper::pause(std::chrono::nanoseconds time) {
@@ -277,6 +276,7 @@ void Keeper::claim() {
     was_owner_ = true;
     trouble_.clear();
   }
+  static_cast<void>(desk_.drain({}, runtime_.now()));  // of a handover that nobody took up
   desk_.owner_came(**owner);
   hold_.wake_waiters();
 }

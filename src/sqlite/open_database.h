@@ -140,7 +140,7 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
   Result<> start_capture(std::shared_ptr<owner::Owner> owner);
   Result<> find_wal();
   Result<> first_commit(owner::Owner& owner);
-  owner::Options owner_options();
+  owner::Options owner_options(const OpenSettings& settings);
   void set_reset(Reset reset);
   void on_owner_reset(const Reset& reset);
   std::shared_ptr<owner::Owner> owner() const;

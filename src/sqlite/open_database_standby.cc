@@ -59,8 +59,7 @@ FollowTurn OpenDatabase::take_turn(core::Stream& stream) {
 }
 
 Result<> OpenDatabase::claim_as_follower(const owner::Chance& chance) {
-  now_.store(&*as_owner_, std::memory_order_release);
-  owner::Options options = owner_options();
+  owner::Options options = owner_options(*as_owner_);
   options.create = false;
   if (chance.plan) {
     options.watched = chance.plan;
@@ -69,10 +68,10 @@ Result<> OpenDatabase::claim_as_follower(const owner::Chance& chance) {
   }
   auto opened = owner::Owner::open(*environment_.runtime, home_->stream(*settings_.name), *copy_, *copy_, std::move(options));
   if (!opened) {
-    now_.store(&settings_, std::memory_order_release);
     if (const auto shown = copy_->settle(); !shown) environment_.log(LogLevel::warn, shown.error().message);  // (the next read meets it again)
     return tl::unexpected(opened.error());
   }
+  now_.store(&*as_owner_, std::memory_order_release);
   if (const auto begun = begin_to_own(std::move(*opened)); !begun) {
     // The copy is no follower's any more, and nobody's to write: its readers go on with what they see.
     set_reset(Reset{ResetKind::broken,
@@ -81,7 +80,6 @@ Result<> OpenDatabase::claim_as_follower(const owner::Chance& chance) {
     tell_listeners();
     return begun;
   }
-  salvaged_ = copy_->salvaged();
   note_committed();
   follower_.store(false, std::memory_order_release);
   copy_->release();

@@ -85,14 +85,14 @@ Result<> OpenDatabase::start(bool follower, bool create) {
   return {};
 }
 
-owner::Options OpenDatabase::owner_options() {
-  const OpenSettings& settings = this->settings();
+owner::Options OpenDatabase::owner_options(const OpenSettings& settings) {
   owner::Options options;
   options.info = describe_us(*environment_.runtime, settings);
   options.takeover = settings.takeover;
   options.notice_within = settings.notice_within;
   options.progress = settings.progress;
   options.log = environment_.log;
+  options.interrupted = &closing_;
   options.absent_is_away = settings.offline;
   if (settings.offline) options.open_within = kOfflineOpenWithin;
   options.term = settings.term.value_or(kDefaultTerm);
@@ -107,7 +107,7 @@ owner::Options OpenDatabase::owner_options() {
 
 Result<> OpenDatabase::start_owner(bool create) {
   if (auto opened = open_home(); !opened) return settings_.offline && out_of_reach(opened.error(), true) ? start_offline(opened.error()) : opened;
-  owner::Options options = owner_options();
+  owner::Options options = owner_options(settings());
   options.create = create;
   auto opened = owner::Owner::open(*environment_.runtime, home_->stream(*settings_.name), *copy_, *copy_, std::move(options));
   if (!opened) {
@@ -220,7 +220,7 @@ Result<std::shared_ptr<owner::Owner>> OpenDatabase::claim_again(const owner::Sel
     opened.error().outcome = Outcome::unavailable;  // whatever is wrong with the place: the stream was not asked
     return tl::unexpected(opened.error());
   }
-  owner::Options options = owner_options();
+  owner::Options options = owner_options(settings());
   options.progress = {};
   options.create = false;
   options.open_within = kOfflineOpenWithin;
