@@ -29,7 +29,7 @@ std::string uri_for(SqliteRun& all, const Process& process, std::string_view cac
   if (local && !heal && all.may.offline && random.chance(500)) uri += "&offline=1";
   if (!heal && random.chance(400)) uri += fmt::format("&term={}ms", random.between(400, 4'000));  // gives signs of life
   if (!heal && random.chance(150)) uri += "&takeover=if-dead";
-  if (!heal && random.chance(200)) uri += "&reads=confirmed";
+  if (!heal && random.chance(300)) uri += "&reads=confirmed";
   if (uri.find("offline") != std::string::npos) {
     if (const auto at = uri.find("&reads=confirmed"); at != std::string::npos) uri.erase(at, 16);
   }

@@ -50,6 +50,7 @@ namespace onepen {
   X(b7_cut)               /* what lies behind the common point of a restored history is no part of the stream */ \
   X(commit_fits)          /* a commit is applied only upon the database it was made on, and leaves the sum it says (I9) */ \
   X(reads_confirmed)      /* reads=confirmed: the home is asked after the read began (I8) */ \
+  X(trimmed_to_salvage)   /* pending commits whose place was trimmed, and of which nothing says where they are, move to salvage */ \
   X(read_nothing_unsent)  /* a follower takes no copy with commits that are not in the stream (I9) */ \
   X(live_whole_batch)     /* a follower's readers see whole commits: the index of its WAL moves over a batch when all its frames are there (I9) */ \
   X(live_all_copied)      /* its WAL begins anew only when the database file has all of it (I9) */ \
