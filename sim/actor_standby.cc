@@ -99,7 +99,7 @@ void StandbyActor::watch() {
     if (all_.run.healing && !all_.others_ended(process_)) faultless = runtime_.now();
     if (process_.dead) return;
     // A process whose sync of a folder of the home, or of its claim log, failed says that it is to be started again.
-    const bool troubled = all_.run.healing && (all_.may.disk_faults || !database()->status().trouble.empty());
+    const bool troubled = all_.run.healing && (all_.may.disk_faults || all_.may.home_sync_faults || !database()->status().trouble.empty());
     if (runtime_.now() - faultless > std::chrono::nanoseconds(kOwnWithin) || troubled) {
       if (database()->follower() && !troubled) all_.violated("I11", process_.name + " stands by, nobody else is there, and it does not become the owner");
       return;

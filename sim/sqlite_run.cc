@@ -38,7 +38,7 @@ void plan_sqlite(SqliteRun& all) {
   if (random.chance(250)) return;  // a quiet run
   run.home_fs.faults.slow = run.bucket.faults.slow = random.chance(300) ? 50 : 2;
   if (random.chance(200)) run.home_fs.faults.eio = 8, run.bucket.faults.unreadable = 30;
-  if (random.chance(200)) run.home_fs.faults.eio_sync = 20;
+  if (random.chance(200)) run.home_fs.faults.eio_sync = 20, all.may.home_sync_faults = true;
   if (random.chance(200)) run.home_fs.faults.enospc = 20;
   if (random.chance(400)) run.bucket.faults.lost_answer = 100;
   if (random.chance(300)) run.bucket.faults.lost_request = 60;

@@ -49,7 +49,7 @@ struct StandbySeat {
 };
 
 struct SqliteSettings {  // what this run may do
-  bool restores = false, removes = false, adopts = false, clones = false, tends = true, offline = false, disk_faults = false;
+  bool restores = false, removes = false, adopts = false, clones = false, tends = true, offline = false, disk_faults = false, home_sync_faults = false;
 };
 
 struct SqliteRun {

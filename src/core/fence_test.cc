@@ -62,6 +62,7 @@ TEST(FenceHistory, VoidsTheEpochBeforeIt) {
     adopt.tail = state.tail;
     adopt.next_incarnation = Incarnation{0x3333, 0x4444};
     adopt.next_tail = Position{state.tail.high + 1, 0};
+    adopt.kept = true;
     adopt.time_ms = 9;
     EXPECT_TRUE(apply(state, adopt).ok());
     late.next = Position{state.tail.high + 1, 1};

@@ -185,11 +185,15 @@ Result<> Applier::replace(const CommitState& next, const PageTable& table, const
   if (changed.empty()) changed.emplace_back(1, table.hash(1));  // it may be shorter all the same, and a commit has a page
   image_.resize(next.page_size);
   present_.resize(next.page_size);
-  if (auto begun = target_->begin(state_, next.page_size); !begun) return begun;
-  for (std::size_t i = 0; i < changed.size(); ++i) {
-    if (auto got = image(changed[i].first, image_); !got) return got;
-    if (auto added = target_->add(changed[i].first, i + 1 == changed.size() ? next.page_count : 0, image_); !added) return added;
-  }
+  const auto put = [&]() -> Result<> {
+    if (auto begun = target_->begin(state_, next.page_size); !begun) return begun;
+    for (std::size_t i = 0; i < changed.size(); ++i) {
+      if (auto got = image(changed[i].first, image_); !got) return got;
+      if (auto added = target_->add(changed[i].first, i + 1 == changed.size() ? next.page_count : 0, image_); !added) return added;
+    }
+    return {};
+  }();
+  if (!put) return target_->take_back(), put;  // nothing of it comes with the next commit
   target_->end(next.page_count);
   table_.commit(next.page_count, changed, next.page_size);
   state_ = next;

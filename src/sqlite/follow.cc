@@ -90,8 +90,11 @@ Result<std::optional<bool>> Follow::read_on() {
   asked_.store(false);
   const auto read = stream_->read(position_, core::ReadLimit{});
   if (!read && guard_on(Guard::follow_reads_anew) && (read.error().outcome == Outcome::gone || read.error().outcome == Outcome::incarnation_changed)) {
+    const CommitState shown = copy_.state();
     const auto anew = begin_anew(read.error());
     if (anew) return std::optional(true);
+    // It was written, and could not be shown: what the WAL holds of it, only the next opening tells.
+    if (!(copy_.state() == shown)) return tl::unexpected(anew.error());
     if (anew.error().outcome == Outcome::state_mismatch || anew.error().outcome == Outcome::invalid) return tl::unexpected(anew.error());
     in_trouble(anew.error().message);  // also when the new history has no commit yet
     return std::optional<bool>{};
