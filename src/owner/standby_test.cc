@@ -1,6 +1,8 @@
 // A standby over the in-memory home, in a test's own time: when it claims, upon what, and whom it asks.
 #include "owner/standby.h"
 
+#include <algorithm>
+
 #include "base/guard.h"
 #include "owner/owner_testing.h"
 
@@ -191,6 +193,32 @@ TEST_F(StandbyTest, NoLongerStandsReadyWhenTheOwnerDidNotLetGo) {
   ASSERT_TRUE(ready && *ready);
   EXPECT_TRUE((*ready)->empty());
   EXPECT_EQ(watching.patience(), kMostStandbyLook);
+}
+
+// Two standbys that take the stream from each other without ever committing: the fourth change waits, and says between whom.
+TEST_F(StandbyTest, FlappingWaitsAndNamesBoth) {
+  std::vector<std::unique_ptr<Owner>> owners;
+  owners.push_back(b.must_open());
+  const auto change = [&](Process& to) {
+    auto watching = standby(to, 5s);
+    const auto chance = chance_of(watching, *to.home.stream(app), 60s);
+    ASSERT_TRUE(chance);
+    auto next = claim(to, *chance);
+    ASSERT_TRUE(next) << next.error().message;
+    owners.push_back(std::move(*next));
+  };
+  change(a);
+  change(b);
+  const auto flaps = [&](Process& process) {
+    const auto lines = process.log();
+    return std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
+             return line.find("changed its owner 3 times without a database commit, between 'b', 'a'") != std::string::npos;
+           }) != lines.end();
+  };
+  EXPECT_FALSE(flaps(a));
+  change(a);
+  EXPECT_TRUE(flaps(a));
+  EXPECT_EQ(commit(*owners.back(), "x").kind, Kind::acknowledged);
 }
 
 TEST_F(StandbyTest, NobodyClaimsAStreamThatIsSuspect) {

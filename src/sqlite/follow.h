@@ -60,8 +60,11 @@ class Follow {
   Result<> fresh(std::chrono::nanoseconds most, Instant deadline);
 
  private:
+  struct Run {
+    bool news, up_to_date;
+  };
   void run();
-  Result<std::optional<bool>> read_on();
+  Result<std::optional<Run>> read_on();
   void in_trouble(const std::string& why);
   Result<> begin_anew(const core::Refusal& why);
   bool take_turn();
