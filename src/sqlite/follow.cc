@@ -168,9 +168,7 @@ void Follow::wake() {
   wake_->notify();
 }
 
-void Follow::pause(std::chrono::nanoseconds time) {
-  wake_->wait_until(runtime_.now() + least_of(time));
-}
+void Follow::pause(std::chrono::nanoseconds time) { wake_->wait_until(runtime_.now() + least_of(time)); }
 
 void Follow::failed(const Error& error) {
   log_(LogLevel::error, fmt::format("'{}' is not followed any more: {}", name_, error.message));

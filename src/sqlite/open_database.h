@@ -17,10 +17,10 @@
 #include "base/mutex.h"
 #include "io/fork_mark.h"
 #include "owner/reset_listeners.h"
+#include "owner/standby.h"
 #include "sqlite/capture.h"
 #include "sqlite/capture_watch.h"
 #include "sqlite/caretaker.h"
-#include "owner/standby.h"
 #include "sqlite/follow.h"
 #include "sqlite/keeper.h"
 #include "sqlite/open_database_settings.h"
@@ -169,9 +169,9 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
   WalHold hold_;
   std::unique_ptr<Keeper> keeper_;
   std::unique_ptr<owner::Standby> standby_;  // following thread
-  std::unique_ptr<Follow> follow_;           // ended, but there, when the follower took over
+  std::unique_ptr<Follow> follow_;  // ended, but there, when the follower took over
   std::unique_ptr<Caretaker> caretaker_;
-  std::atomic<Keeper*> keeper_now_{nullptr};        // the same as above, for threads that may ask while a follower takes over
+  std::atomic<Keeper*> keeper_now_{nullptr};  // the same as above, for threads that may ask while a follower takes over
   std::atomic<Caretaker*> caretaker_now_{nullptr};
   std::unique_ptr<Capture> capture_;
   CaptureWatch watch_;

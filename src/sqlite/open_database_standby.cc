@@ -74,17 +74,17 @@ Result<> OpenDatabase::claim_as_follower(const owner::Chance& chance) {
   now_.store(&*as_owner_, std::memory_order_release);
   if (const auto begun = begin_to_own(std::move(*opened)); !begun) {
     // The copy is no follower's any more, and nobody's to write: its readers go on with what they see.
-    set_reset(Reset{ResetKind::broken, fmt::format("'{}' was claimed, and could not be opened for writing: {}. Open it again.", settings_.name->text(),
-                                                   begun.error().message), copy_->owned() ? copy_->owned()->epoch : Epoch{}});
+    set_reset(Reset{ResetKind::broken,
+                    fmt::format("'{}' was claimed, and could not be opened for writing: {}. Open it again.", settings_.name->text(), begun.error().message),
+                    copy_->owned() ? copy_->owned()->epoch : Epoch{}});
     tell_listeners();
     return begun;
   }
   note_committed();
   follower_.store(false, std::memory_order_release);
   copy_->release();
-  environment_.log(LogLevel::info,
-                   fmt::format("'{}': this process follows no more, it is the owner{}: {}", settings_.name->text(),
-                               chance.from.empty() ? std::string() : fmt::format(", after {}", chance.from), owner::word(chance.why)));
+  environment_.log(LogLevel::info, fmt::format("'{}': this process follows no more, it is the owner{}: {}", settings_.name->text(),
+                                               chance.from.empty() ? std::string() : fmt::format(", after {}", chance.from), owner::word(chance.why)));
   return {};
 }
 
@@ -135,10 +135,10 @@ Result<> OpenDatabase::writer_enters() {
     const Lock lock(mutex_);
     to = successor_;
   }
-  return tl::unexpected(Error{Outcome::not_owner,
-                              fmt::format("'{}' is being handed over to {}: this process begins no transaction any more. Try it there.",
-                                          settings_.name->text(), to),
-                              {}});
+  return tl::unexpected(
+      Error{Outcome::not_owner,
+            fmt::format("'{}' is being handed over to {}: this process begins no transaction any more. Try it there.", settings_.name->text(), to),
+            {}});
 }
 
 void OpenDatabase::writer_leaves() { writers_.fetch_sub(1); }
