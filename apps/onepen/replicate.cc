@@ -144,7 +144,7 @@ int run_replicate(const Common& common, const ReplicateOptions& options) {
   auto copy = acquire(common, *rooms, options);
   if (!copy) return report(common, copy.error());
   if (const auto filled = fill(**copy, **stream, options); !filled) return report(common, filled.error(), ErrorOf::content);
-  if (const auto live = (*copy)->go_live(); !live) return report(common, live.error(), ErrorOf::content);
+  if (const auto live = (*copy)->go_live({}); !live) return report(common, live.error(), ErrorOf::content);
 
   const StreamName name = (*stream)->name();
   const core::OwnerInfo us = asking(*rooms->runtime, "standby");

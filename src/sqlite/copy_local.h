@@ -26,7 +26,7 @@ class LocalCopy final : public Copy {
 
   Result<> load();
 
-  Result<> go_live() override;
+  Result<> go_live(const LiveLimits& limits) override;
   Result<> begin_anew(core::Stream& stream, const std::function<void(const owner::Progress&)>& progress) override;
   void rest() override;
   void own() override;

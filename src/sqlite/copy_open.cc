@@ -161,10 +161,10 @@ Result<> LocalCopy::start_applier(PageTable table, CommitState state) {
   return {};
 }
 
-Result<> LocalCopy::go_live() {
+Result<> LocalCopy::go_live(const LiveLimits& limits) {
   const CommitState now = std::as_const(*applier_).state();
   ONEPEN_CHECK(found_pending_.empty() && now.ordinal != 0, "a copy that is read while it goes on holds a database, and nothing of its own");
-  auto target = LiveTarget::open(runtime_, disk_, files_, now, wal_there_ && place_ ? *place_ : WalPlace{}, hooks());
+  auto target = LiveTarget::open(runtime_, disk_, files_, now, wal_there_ && place_ ? *place_ : WalPlace{}, hooks(), limits);
   if (!target) return tl::unexpected(target.error());
   applier_->aim_at(std::move(*target))->close();
   live_ = true;

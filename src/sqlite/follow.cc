@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/guard.h"
+
 namespace onepen::sqlite {
 namespace {
 
@@ -68,7 +70,7 @@ void Follow::run() {
     if (manners_.turn && take_turn()) return;
     if (!*more) {
       backoff_ = std::clamp(2 * backoff_, kFirstFollowPause, kLastFollowPause);
-      pause(backoff_);
+      wake_->wait_until(runtime_.now() + backoff_);  // a standby is no less patient with a home that does not serve
       continue;
     }
     backoff_ = {};
@@ -92,9 +94,12 @@ Result<std::optional<Follow::Run>> Follow::read_on() {
   const Instant before = runtime_.now();
   asked_.store(false);
   const auto read = stream_->read(position_, core::ReadLimit{});
-  if (!read && (read.error().outcome == Outcome::gone || read.error().outcome == Outcome::incarnation_changed)) {
+  if (!read && guard_on(Guard::follow_reads_anew) && (read.error().outcome == Outcome::gone || read.error().outcome == Outcome::incarnation_changed)) {
+    const CommitState shown = copy_.state();
     const auto anew = begin_anew(read.error());
     if (anew) return std::optional(Run{true, false});
+    // It was written, and could not be shown: what the WAL holds of it, only the next opening tells.
+    if (!(copy_.state() == shown)) return tl::unexpected(anew.error());
     if (anew.error().outcome == Outcome::state_mismatch || anew.error().outcome == Outcome::invalid) return tl::unexpected(anew.error());
     in_trouble(anew.error().message);  // also when the new history has no commit yet
     return std::optional<Run>{};
@@ -181,6 +186,7 @@ void Follow::failed(const Error& error) {
 }
 
 Result<> Follow::wait_for(const Offset& offset, Instant deadline) {
+  if (!guard_on(Guard::wait_until_shown)) return {};
   const auto there = [&] {
     const Lock lock(mutex_);
     return !(status_.state.offset < offset);

@@ -204,7 +204,7 @@ TEST_P(LiveTest, TheWalBeginsAnewWhenNobodyReadsFromItAndNotBefore) {
   }
   EXPECT_GE(ledger_.begun, 3) << "once when it went live, and when 4 MiB were in it";
   EXPECT_EQ(ledger_.merged, ledger_.begun - 1);
-  EXPECT_LT(most, 2 * kLiveCheckpointBytes + kLiveBatchBytes);
+  EXPECT_LT(most, 2 * LiveLimits{}.checkpoint_bytes + LiveLimits{}.batch_bytes);
   EXPECT_EQ(value(db, "PRAGMA integrity_check"), "ok");
   const bool same = bytes() == source.bytes();
   EXPECT_TRUE(same);

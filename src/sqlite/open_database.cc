@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/guard.h"
 #include "sqlite/api.h"
 #include "sqlite/messages.h"
 #include "sqlite/pinned_copy.h"
@@ -211,7 +212,7 @@ Result<> OpenDatabase::wait_for(const Offset& offset, std::chrono::nanoseconds l
 }
 
 Result<> OpenDatabase::check_staleness() {
-  if (!follower() || !settings_.max_staleness) return {};
+  if (!follower() || !settings_.max_staleness || !guard_on(Guard::stale_refused)) return {};
   const auto fresh = follow_->fresh(*settings_.max_staleness, environment_.runtime->now() + *settings_.max_staleness);
   return follower() ? fresh : Result<>{};  // it may have taken over meanwhile
 }

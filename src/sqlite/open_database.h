@@ -36,6 +36,7 @@ struct Environment {
   std::shared_ptr<const io::ForkMark> fork_mark = std::make_shared<const io::ForkMark>();
   // The same anew, for a child after fork(): nothing in it that a thread of the parent may have held. Empty: children cannot open.
   std::function<Environment()> after_fork{};
+  LiveLimits live{};  // of followers
 };
 
 // For onepen_status() and the C++ API. A value.
@@ -191,7 +192,7 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
   struct Wish {
     OpenSettings as;
     TakeOver how;
-    bool taken_up = false;
+    std::optional<Instant> until{};  // set: the owner was asked; from then on the claim comes all the same, or says why it cannot
     std::optional<Result<>> answer{};
   };
   std::shared_ptr<Wish> wish_ ONEPEN_GUARDED_BY(mutex_);

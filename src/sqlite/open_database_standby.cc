@@ -27,10 +27,10 @@ FollowTurn OpenDatabase::take_turn(core::Stream& stream) {
   }
   const Instant now = environment_.runtime->now();
   std::optional<owner::Chance> chance;
-  if (wish && wish->how == TakeOver::at_once) {
+  if (wish && (wish->how == TakeOver::at_once || (wish->until && now >= *wish->until))) {
     chance = owner::Chance{};
   } else {
-    if (wish && !std::exchange(wish->taken_up, true)) standby_->ask(now + kGentleWithin);
+    if (wish && !wish->until) standby_->ask(wish->until.emplace(now + kGentleWithin));
     chance = standby_->look(stream);
   }
   if (!chance) return FollowTurn::go_on;
@@ -98,13 +98,15 @@ Result<> OpenDatabase::take_over(const OpenSettings& as, TakeOver how) {
     }
     if (!follower()) break;
     if (follow_) follow_->wake();
-    const bool decided = wishes_.wait(environment_.runtime->now() + kGentleWithin, [&] {
+    const Instant before = environment_.runtime->now();
+    const bool decided = wishes_.wait(before + kGentleWithin, [&] {
       const Lock lock(mutex_);
       return wish->answer.has_value() || wish_ == nullptr;
     }) || ended();
     const Lock lock(mutex_);
     if (wish->answer) return *wish->answer;
     if (decided && ended()) break;
+    if (!decided && environment_.runtime->now() == before) break;  // the process is being stopped
   }
   {
     const Lock lock(mutex_);

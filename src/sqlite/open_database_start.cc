@@ -57,7 +57,7 @@ Result<> OpenDatabase::start_following() {
   if (copy_->state().ordinal == 0)
     return tl::unexpected(Error{
         Outcome::not_found, fmt::format("There is no database '{}' at {} (mode=ro opens only what is there).", settings_.name->text(), home_->url()), {}});
-  if (auto live = copy_->go_live(); !live) return live;
+  if (auto live = copy_->go_live(environment_.live); !live) return live;
   const ProcessIdentity us = environment_.runtime->identity();
   standby_ =
       std::make_unique<owner::Standby>(*environment_.runtime, settings_.name->text(), core::describe(Owner{{}, settings_.owner_name, us.host, {}, us.pid}),

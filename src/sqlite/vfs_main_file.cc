@@ -69,7 +69,7 @@ int MainFile::begin_read(int offset, int n, int flags) {
   if (const auto fresh = database_->check_staleness(); !fresh) return refuse(fresh.error().message);
   const int rc = real_->pMethods->xShmLock(real_, offset, n, flags);
   reading_ = reading_ || rc == SQLITE_OK;
-  if (rc != SQLITE_OK || !database_->settings().confirm_reads || database_->follower()) return rc;
+  if (rc != SQLITE_OK || !database_->settings().confirm_reads || database_->follower() || !guard_on(Guard::reads_confirmed)) return rc;
   // I8: confirmed by the home after the read began; the lock above is the beginning.
   const auto confirmed = database_->confirm(database_->settings().commit_timeout);
   if (confirmed) return SQLITE_OK;
