@@ -58,6 +58,7 @@ int run_writer(const Work& work) {
   }
   run_sql(db, "CREATE TABLE IF NOT EXISTS t(n INTEGER PRIMARY KEY, at INTEGER, v); CREATE TABLE IF NOT EXISTS last(n)");
   if (sqlite3_exec(db, "INSERT INTO last SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM last)", nullptr, nullptr, nullptr) != SQLITE_OK) give_up(sqlite3_errmsg(db));
+  if (opened) (void)opened->follow();  // the tables are there for whoever begins to follow now
   std::cout << "{}" << std::endl;
   std::string line;
   std::getline(std::cin, line);
@@ -103,8 +104,8 @@ bool look(sqlite3_stmt* statement, Looks& looks, std::int64_t& newest) {
   if (rc == SQLITE_ROW) {
     newest = sqlite3_column_int64(statement, 0);
     if (newest != sqlite3_column_int64(statement, 1)) ++looks.torn;
-  } else {
-    ++looks.busy;
+  } else if (++looks.busy == 1) {
+    std::cerr << "a look failed: " << rc << " " << sqlite3_errmsg(sqlite3_db_handle(statement)) << "\n";
   }
   sqlite3_reset(statement);
   return rc == SQLITE_ROW;

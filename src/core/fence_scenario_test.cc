@@ -21,7 +21,6 @@
 #include <memory>
 
 #include "base/checksum.h"
-#include "base/guard.h"
 #include "core/fence.h"
 #include "core/fence_codec.h"
 #include "core/fence_view.h"
@@ -305,23 +304,11 @@ onepen::testing::Answer make_machine() {
   return [machine](const ScenarioStep& step) { return machine->answer(step); };
 }
 
-bool switch_guard(const std::string& name, bool on) {
-  Guard guard{};
-  if (!guard_from_name(name.c_str(), guard)) return false;
-  set_guard(guard, on);
-  return true;
-}
-
 class FenceScenario : public ::testing::TestWithParam<std::string> {};
-TEST_P(FenceScenario, Holds) { onepen::testing::run_scenario(GetParam(), make_machine, switch_guard); }
+TEST_P(FenceScenario, Holds) { onepen::testing::run_scenario(GetParam(), make_machine); }
 
 INSTANTIATE_TEST_SUITE_P(Files, FenceScenario, ::testing::ValuesIn(onepen::testing::scenario_files(ONEPEN_SOURCE_DIR "/tests/scenarios/fence")),
-                         [](const auto& param_info) {
-                           std::string name = param_info.param.substr(param_info.param.rfind('/') + 1);
-                           name.resize(name.size() - 4);
-                           for (char& c : name) c = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ? c : '_';
-                           return name;
-                         });
+                         [](const auto& file) { return onepen::testing::scenario_case(file.param); });
 
 TEST(FenceScenarios, AreThere) { EXPECT_GE(onepen::testing::scenario_files(ONEPEN_SOURCE_DIR "/tests/scenarios/fence").size(), 30u); }
 

@@ -19,8 +19,9 @@
 //  - A claim is written ahead and synced before it is sent; it is ours only when an answer or a read-back shows our claim id.
 //  - The bytes of a batch never change between attempts: Effects hand out the same object again. `unknown` is never taken for success or failure (I4).
 //  - A sequence number is used again only when the append that had it was certainly refused and no attempt of it may still land: it never was in the stream.
-//  - Fates come in ticket order. When an append is refused, everything queued behind it is refused with the same error: the one behind may be the next
-//    part of the same commit, and must not be applied as if nothing had happened. Whatever is queued after the refusal was told starts afresh.
+//  - Fates come in ticket order, but for what is taken back from behind a flight. Each comes once; only the `undecided` of a handle that was reset unresolved is
+//    followed by what it was decided to be. When an append is refused, everything queued behind it is refused with the same error: the one behind may be the
+//    next part of the same commit, and must not be applied as if nothing had happened. Whatever is queued after the refusal was told starts afresh.
 //  - An append is taken back (Withdraw) only when no attempt of it is out and each was certainly refused: then it is as if it had never been queued.
 //  - Finished is final (I7).
 #pragma once
@@ -265,6 +266,7 @@ class Writer {
   Finished finished(ResetKind, std::string message, Outcome, std::optional<Owner> current = {}) const;
   Finished finished_by(const Refusal&) const;
   void finish(Step&, Finished);
+  void end_unresolved(Step&);
   void finish_lost(Step&, std::string what, std::optional<Owner> current);
 
   WriterConfig config_;

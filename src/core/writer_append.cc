@@ -123,9 +123,8 @@ void Writer::applied(Step& s, Flight flight, const AppendReceipt& receipt) {
 
 // The flight is decided. What comes next depends on whether the front still waits.
 void Writer::landed(Step& s) {
-  if (auto* unresolved = std::get_if<Unresolved>(&state_)) {
-    Finished then = std::move(unresolved->then);
-    state_ = std::move(then);
+  if (std::holds_alternative<Unresolved>(state_)) {
+    end_unresolved(s);
     return;
   }
   failed_looks_ = 0;

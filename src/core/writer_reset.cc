@@ -88,10 +88,17 @@ Finished Writer::finished_by(const Refusal& refusal) const {
   }
 }
 
+// The flight of an unresolved handle is decided. Its reset was told when the front gave up; the first wins. What a split put back into the queue had been
+// refused with the rest of its batch, and is not sent again.
+void Writer::end_unresolved(Step& s) {
+  Finished first = std::move(std::get<Unresolved>(state_).then);
+  refuse_queue(s, error_of(first), true);
+  state_ = std::move(first);
+}
+
 void Writer::finish(Step& s, Finished then) {
-  if (auto* unresolved = std::get_if<Unresolved>(&state_)) {  // its reset was told when the front gave up; the first wins
-    Finished first = std::move(unresolved->then);
-    state_ = std::move(first);
+  if (std::holds_alternative<Unresolved>(state_)) {
+    end_unresolved(s);
     return;
   }
   refuse_queue(s, error_of(then), true);

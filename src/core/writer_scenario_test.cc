@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "base/guard.h"
 #include "base/outcomes.h"
 #include "core/writer.h"
 #include "support/scenario.h"
@@ -245,18 +244,11 @@ class Machine {
   Ticket tickets_ = 0;
 };
 
-bool switch_guard(const std::string& name, bool on) {
-  Guard guard{};
-  if (!guard_from_name(name.c_str(), guard)) return false;
-  set_guard(guard, on);
-  return true;
-}
-
 class WriterScenario : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(WriterScenario, Holds) {
-  testing::run_scenario(
-      GetParam(), [] { return testing::Answer([machine = std::make_shared<Machine>()](const ScenarioStep& step) { return (*machine)(step); }); }, switch_guard);
+  testing::run_scenario(GetParam(),
+                        [] { return testing::Answer([machine = std::make_shared<Machine>()](const ScenarioStep& step) { return (*machine)(step); }); });
 }
 
 std::vector<std::string> files() {
@@ -265,11 +257,7 @@ std::vector<std::string> files() {
   return found;
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, WriterScenario, ::testing::ValuesIn(files()), [](const auto& file) {
-  std::string name = file.param.substr(file.param.rfind('/') + 1);
-  name.resize(name.size() - 4);
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Files, WriterScenario, ::testing::ValuesIn(files()), [](const auto& file) { return testing::scenario_case(file.param); });
 
 }  // namespace
 }  // namespace onepen::core

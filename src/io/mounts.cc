@@ -66,7 +66,7 @@ std::optional<Mount> mount_of(std::string_view mountinfo, std::string_view path)
     while (dash < fields.size() && fields[dash] != "-") ++dash;
     if (dash + 3 >= fields.size()) continue;
     auto point = unescape(fields[4]);
-    if (!lies_under(path, point) || (best && point.size() < best->point.size())) continue;
+    if (!point.starts_with('/') || !lies_under(path, point) || (best && point.size() < best->point.size())) continue;
     best = Mount{point, std::string(fields[dash + 1]), unescape(fields[dash + 2]), std::string(fields[5]) + "," + std::string(fields[dash + 3])};
   }
   return best;

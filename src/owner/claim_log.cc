@@ -20,6 +20,10 @@ Error disk_error(const std::string& path, const std::string& what) {
   return Error{Outcome::unavailable, fmt::format("the claim log {} cannot be used ({}): without it nothing is claimed", path, what), {}};
 }
 
+tl::unexpected<Error> damaged(const std::string& path, std::size_t at) {
+  return tl::unexpected(Error{Outcome::invalid, fmt::format("the claim log {} is damaged at byte {}: move this copy aside and open again", path, at), {}});
+}
+
 template <class Id>
 void put(ByteWriter& out, const Id& id) {
   out.u<std::uint64_t>(id.hi);
@@ -90,9 +94,10 @@ Result<std::unique_ptr<DiskClaimLog>> DiskClaimLog::open(io::Disk& disk, std::st
         return tl::unexpected(Error{Outcome::invalid, fmt::format("the claim log {} was written by a newer version of Onepen; use that one", log->path_), {}});
       }
       if (at + 2 * kClaimRecordBytes > all.size()) break;  // torn: the last one, whose sync never returned
-      return tl::unexpected(
-          Error{Outcome::invalid, fmt::format("the claim log {} is damaged at byte {}: move this copy aside and open again", log->path_, at), {}});
+      return damaged(log->path_, at);
     }
+    // A whole record, and no claim has such an epoch: nothing could be claimed above it.
+    if (claim->epoch.value == 0 || claim->epoch.value > kMaxWireNumber) return damaged(log->path_, at);
     log->size_ = at + kClaimRecordBytes;
     log->highest_ = std::max(log->highest_, claim->epoch);
     log->last_ = *claim;

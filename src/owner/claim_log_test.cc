@@ -172,5 +172,19 @@ TEST(ClaimRecord, GoldenBytes) {
   EXPECT_EQ(decode_claim(encode(claim)), claim);
 }
 
+// A whole record of an epoch that no claim can have: it is damage, for nothing could be claimed above it (found by fuzz/claim_log).
+TEST_F(ClaimLogTest, AnEpochThatNoClaimCanHaveIsDamage) {
+  for (const std::uint64_t epoch : {std::uint64_t{0}, kMaxWireNumber + 1, ~std::uint64_t{0}}) {
+    WrittenClaim claim;
+    claim.epoch = Epoch{epoch};
+    static_cast<void>(disk->remove(path));
+    ASSERT_TRUE(disk->create(path, encode(claim), false));
+    const auto log = DiskClaimLog::open(*disk, path);
+    ASSERT_FALSE(log) << epoch;
+    EXPECT_EQ(log.error().outcome, Outcome::invalid);
+    EXPECT_NE(log.error().message.find("damaged at byte 0"), std::string::npos) << log.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace onepen::owner

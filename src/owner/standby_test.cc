@@ -193,6 +193,33 @@ TEST_F(StandbyTest, NoLongerStandsReadyWhenTheOwnerDidNotLetGo) {
   EXPECT_EQ(watching.patience(), kMostStandbyLook);
 }
 
+// Two standbys that take the stream from each other without ever committing: the fourth change waits, and says between whom.
+TEST_F(StandbyTest, FlappingWaitsAndNamesBoth) {
+  std::vector<std::unique_ptr<Owner>> owners;
+  owners.push_back(b.must_open());
+  const auto change = [&](Process& to) {
+    auto watching = standby(to, 5s);
+    const auto chance = chance_of(watching, *to.home.stream(app), 60s);
+    ASSERT_TRUE(chance);
+    auto next = claim(to, *chance);
+    ASSERT_TRUE(next) << next.error().message;
+    owners.push_back(std::move(*next));
+  };
+  change(a);
+  change(b);
+  change(a);
+  const auto said = [](Process& process) {
+    std::string all;
+    for (const std::string& line : process.log()) all += line + "\n";
+    return all;
+  };
+  const std::string words = "changed its owner 3 times without a database commit, between 'b', 'a'";
+  EXPECT_EQ(said(b).find(words), std::string::npos) << said(b);
+  change(b);
+  EXPECT_NE(said(b).find(words), std::string::npos) << said(b);
+  EXPECT_EQ(commit(*owners.back(), "x").kind, Kind::acknowledged);
+}
+
 TEST_F(StandbyTest, NobodyClaimsAStreamThatIsSuspect) {
   const auto owner = b.must_open();
   auto watching = standby(a, 5s);

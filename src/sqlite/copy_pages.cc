@@ -101,9 +101,12 @@ Result<std::vector<PagesFile::Found>> PagesFile::load() {
     if (auto slot = decode_pages_slot(ByteView(bytes).first(*got))) slots.push_back(std::move(*slot));
   }
   std::sort(slots.begin(), slots.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  auto size = of_disk(file_->size());
+  if (!size) return tl::unexpected(size.error());
   std::vector<Found> found;
   for (auto& [header, generation] : slots) {
     generation_ = std::max(generation_, generation);
+    if (kPagesEntriesAt + std::uint64_t{header.state.page_count} * 8 > *size) continue;  // cut short: no room is made for what is not there
     std::vector<std::uint64_t> hashes(header.state.page_count);
     bool whole = true;
     for (std::size_t done = 0; done < hashes.size() && whole;) {

@@ -242,6 +242,21 @@ TEST(CopyPages, ATornHeaderLeavesTheOneBeforeAndOtherEntriesAreNoTable) {
   EXPECT_TRUE(loaded(kPagesEntriesAt + 77).empty());
 }
 
+// A header that is whole and names more pages than the file has entries: no table, and no room made for them (found by fuzz/copy_state).
+TEST(CopyPages, AHeaderOfMorePagesThanThereAreIsNoTable) {
+  const TempFolder folder;
+  PagesHeader header;
+  header.state = {Offset{"1"}, Incarnation{1, 1}, 1, 0, 0xffffffff, 512};
+  const auto slot = encode_pages_slot(header, 2);
+  ASSERT_TRUE(slot);
+  testing::spill(folder / "pages", std::string(as_text(*slot)));
+  auto file = PagesFile::open(*posix_disk, folder / "pages");
+  ASSERT_TRUE(file);
+  const auto found = file->load();
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->empty());
+}
+
 TEST(CopyState, TheBootIdIsKnownHere) { EXPECT_FALSE(current_boot_id(*posix_disk) == BootId{}); }
 
 }  // namespace

@@ -13,6 +13,9 @@ namespace {
 // is then seen so much later, once.
 constexpr std::chrono::seconds kQuietAfter{5}, kRarest{1};
 constexpr int kQuietShare = 20;
+// A follower that is up to date rests seven times as long as its last batch took before it reads on: however many there are, they leave the machine to others, and the
+// more commits wait the more of them make one batch. One alone rests for a millisecond or two. Whoever waits for an offset ends the rest.
+constexpr int kRestShare = 7;
 constexpr std::chrono::nanoseconds kFirstFollowPause = std::chrono::milliseconds(20), kLastFollowPause = std::chrono::seconds(2);
 
 // Of an answer of the home: is there anything to be had by asking again? A stream of which nothing is there is out of sight; only a tombstone is a removal (ADR 0009).
@@ -61,6 +64,7 @@ FollowStatus Follow::status() const {
 void Follow::run() {
   Instant last_news = runtime_.now();
   while (!stop_.load()) {
+    const Instant from = runtime_.now();
     const auto more = read_on();
     if (!more) return failed(more.error());
     if (manners_.turn && take_turn()) return;
@@ -71,8 +75,9 @@ void Follow::run() {
     }
     backoff_ = {};
     const Instant now = runtime_.now();
-    if (**more) {
+    if ((*more)->news) {
       last_news = now;
+      if ((*more)->up_to_date && !asked_.load()) pause(std::min<std::chrono::nanoseconds>(kRestShare * (now - from), kRarest));
       continue;
     }
     if (const auto quiet = now - last_news; quiet > kQuietAfter) {
@@ -84,24 +89,24 @@ void Follow::run() {
   }
 }
 
-// True: something came; none: the home does not serve for the moment. Errors: what ends it.
-Result<std::optional<bool>> Follow::read_on() {
+// None: the home does not serve for the moment. Errors: what ends it.
+Result<std::optional<Follow::Run>> Follow::read_on() {
   const Instant before = runtime_.now();
   asked_.store(false);
   const auto read = stream_->read(position_, core::ReadLimit{});
   if (!read && guard_on(Guard::follow_reads_anew) && (read.error().outcome == Outcome::gone || read.error().outcome == Outcome::incarnation_changed)) {
     const CommitState shown = copy_.state();
     const auto anew = begin_anew(read.error());
-    if (anew) return std::optional(true);
+    if (anew) return std::optional(Run{true, false});
     // It was written, and could not be shown: what the WAL holds of it, only the next opening tells.
     if (!(copy_.state() == shown)) return tl::unexpected(anew.error());
     if (anew.error().outcome == Outcome::state_mismatch || anew.error().outcome == Outcome::invalid) return tl::unexpected(anew.error());
     in_trouble(anew.error().message);  // also when the new history has no commit yet
-    return std::optional<bool>{};
+    return std::optional<Run>{};
   }
   if (!read && passes(read.error())) {
     in_trouble(read.error().message);
-    return std::optional<bool>{};
+    return std::optional<Run>{};
   }
   if (!read) return tl::unexpected(Error{read.error().outcome, read.error().message, read.error().current});
   for (const core::Record& record : read->records) {
@@ -121,7 +126,7 @@ Result<std::optional<bool>> Follow::read_on() {
     return more;
   }();
   if (moved || read->up_to_date) changed_.wake_all();
-  return std::optional(!read->records.empty());
+  return std::optional(Run{!read->records.empty(), read->up_to_date});
 }
 
 void Follow::in_trouble(const std::string& why) {

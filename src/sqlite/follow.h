@@ -35,7 +35,7 @@ struct FollowStatus {
 enum class FollowTurn : std::uint8_t {
   go_on,
   moved,  // the copy was read on, or that was tried: it is asked where it stands
-  over,   // nothing more is read: the copy is somebody else's business from here on
+  over,  // nothing more is read: the copy is somebody else's business from here on
 };
 struct FollowManners {
   std::chrono::nanoseconds look = kFollowLook;  // how long one wait for more lasts; then the home is asked anew
@@ -60,8 +60,11 @@ class Follow {
   Result<> fresh(std::chrono::nanoseconds most, Instant deadline);
 
  private:
+  struct Run {
+    bool news, up_to_date;
+  };
   void run();
-  Result<std::optional<bool>> read_on();
+  Result<std::optional<Run>> read_on();
   void in_trouble(const std::string& why);
   Result<> begin_anew(const core::Refusal& why);
   bool take_turn();

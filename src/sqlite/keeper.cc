@@ -212,8 +212,9 @@ void Keeper::hand_over_now() {
   if (!drained || !copy_.record_ahead()) {
     static_cast<void>(desk_.drain({}, runtime_.now()));
     if (!stop_.load() && !desk_.is_reset())
-      log_(LogLevel::warn, fmt::format("'{}' is not handed over to {}: writers, or commits that are not in the stream, were left after {} s. This process goes on", name_, to,
-                                       kDrainWithin.count()));
+      log_(LogLevel::warn,
+           fmt::format("'{}' is not handed over to {}: writers, or commits that are not in the stream, were left after {} s. This process goes on", name_, to,
+                       kDrainWithin.count()));
     return;
   }
   static_cast<void>(ours->stop(runtime_.now() + kDrainWithin));
@@ -226,9 +227,10 @@ void Keeper::hand_over_now() {
   while (!stop_.load() && !desk_.is_reset() && runtime_.now() < patience) {
     if (auto came = desk_.successor_came(*ours)) {
       const std::string who = core::describe(*came);
-      desk_.lost(ResetKind::fenced,
-                 fmt::format("handed over: '{}' is now written by {}. Everything that was committed here is in the stream. {}", name_, who, core::kOnlyToTakeItBack),
-                 std::move(came));
+      desk_.lost(
+          ResetKind::fenced,
+          fmt::format("handed over: '{}' is now written by {}. Everything that was committed here is in the stream. {}", name_, who, core::kOnlyToTakeItBack),
+          std::move(came));
       return;
     }
     if (!hold_.nap(runtime_.now() + kFirstPause)) return;

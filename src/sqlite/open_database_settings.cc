@@ -13,9 +13,8 @@ namespace onepen::sqlite {
 namespace {
 
 // Ours, then SQLite's own. Others are refused: a typing error in `takeover` must not open a database that takes over.
-constexpr std::array kOurs = {"home",       "takeover", "notice_within", "commit_timeout",    "page_size",      "owner",       "cache_root",
-                              "durability", "offline",  "reads",         "max_pending_bytes", "snapshot_after", "close_flush", "max_staleness",
-                              "term",       "standby"};
+constexpr std::array kOurs = {"home",    "takeover", "notice_within",     "commit_timeout", "page_size",   "owner",         "cache_root", "durability",
+                              "offline", "reads",    "max_pending_bytes", "snapshot_after", "close_flush", "max_staleness", "term",       "standby"};
 constexpr std::array kSqlites = {"vfs", "mode", "cache", "psow", "modeof", "nolock", "immutable", "readonly_shm"};
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 constexpr std::chrono::milliseconds kLongest{std::chrono::hours(24)};

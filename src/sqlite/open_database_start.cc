@@ -59,9 +59,9 @@ Result<> OpenDatabase::start_following() {
         Outcome::not_found, fmt::format("There is no database '{}' at {} (mode=ro opens only what is there).", settings_.name->text(), home_->url()), {}});
   if (auto live = copy_->go_live(environment_.live); !live) return live;
   const ProcessIdentity us = environment_.runtime->identity();
-  standby_ = std::make_unique<owner::Standby>(*environment_.runtime, settings_.name->text(),
-                                              core::describe(Owner{{}, settings_.owner_name, us.host, {}, us.pid}), settings_.term.value_or(kDefaultTerm),
-                                              settings_.standby, environment_.log);
+  standby_ =
+      std::make_unique<owner::Standby>(*environment_.runtime, settings_.name->text(), core::describe(Owner{{}, settings_.owner_name, us.host, {}, us.pid}),
+                                       settings_.term.value_or(kDefaultTerm), settings_.standby, environment_.log);
   FollowManners manners;
   manners.look = std::min<std::chrono::nanoseconds>(kFollowLook, settings_.max_staleness.value_or(kFollowLook) / 2);
   manners.turn = [this](core::Stream& at) { return take_turn(at); };

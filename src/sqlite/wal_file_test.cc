@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "sqlite/copy_test_support.h"
+#include "sqlite/wal_tail.h"
 
 namespace onepen::sqlite {
 namespace {
@@ -105,6 +106,31 @@ TEST(WalFile, DamageLeavesAPrefixOfTheCommits) {
   }
   EXPECT_GT(shorter, whole.size() / 11 - 3);  // every byte but the header's checkpoint number counts, and that is in the header's checksum
   EXPECT_TRUE(read_wal(*disk, folder / "absent"));
+}
+
+// A WAL of a version that SQLite would not open is none, for both readers alike (found by fuzz/wal).
+TEST(WalReaders, AnotherVersionIsNoWal) {
+  const TempFolder folder;
+  const std::string path = folder / "db-wal";
+  {
+    auto wal = WalWriter::create(*disk, path, 512, 7);
+    ASSERT_TRUE(wal) << told(wal);
+    ASSERT_TRUE(wal->add(1, 1, Bytes(512, std::byte{5})));
+    ASSERT_TRUE(wal->seal());
+  }
+  EXPECT_EQ(read_wal(*disk, path)->page_count, 1u);
+  EXPECT_EQ(scan_wal(*disk, path)->page_count, 1u);
+  std::string bytes = slurp(path);
+  bytes[7] = static_cast<char>(bytes[7] + 1);
+  WalChecksum sum;
+  sum.add(as_bytes(bytes).first(24), (bytes[3] & 1) != 0);
+  for (std::size_t i = 0; i < 4; ++i) {
+    bytes[24 + i] = static_cast<char>(sum.one >> (24 - 8 * i));
+    bytes[28 + i] = static_cast<char>(sum.two >> (24 - 8 * i));
+  }
+  spill(path, bytes);
+  EXPECT_FALSE(read_wal(*disk, path)->valid());
+  EXPECT_EQ(scan_wal(*disk, path)->page_size, 0u);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace onepen::sqlite {
 namespace {
 
 constexpr std::uint32_t kTailMagicLittle = 0x377f0682, kTailMagicBig = 0x377f0683;  // the lowest bit: words of the checksum are big-endian
+constexpr std::uint32_t kTailVersion = 3007000;  // the only one there is; SQLite opens no other
 constexpr std::size_t kTailBufferBytes = 256u << 10;
 
 std::uint32_t be32_at(ByteView bytes, std::size_t at) { return read_be32(reinterpret_cast<const std::uint8_t*>(bytes.data() + at)); }
@@ -33,7 +34,7 @@ Result<bool> WalTail::open() {
   if (!got) return tail_error(got.error());
   if (*got < header.size()) return false;
   const std::uint32_t magic = be32_at(header, 0);
-  if (magic != kTailMagicLittle && magic != kTailMagicBig) return false;
+  if ((magic != kTailMagicLittle && magic != kTailMagicBig) || be32_at(header, 4) != kTailVersion) return false;
   big_endian_ = magic == kTailMagicBig;
   sum_ = {};
   sum_.add(ByteView(header).first(24), big_endian_);

@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+import mutants  # noqa: E402
+
 # What each folder of src/ may include besides itself. Homes never include each other, fronts never include each other; apps, extension, sim and
 # tests wire things together and may include anything.
 MAY_INCLUDE = {
@@ -171,23 +174,52 @@ def cmake_test_names(root):
     return names
 
 
-def guarantees(root):
-    """Every test, test case and guard that docs/guarantees.md names exists: a promise whose proof is gone is no promise."""
+def guarantee_rows(root):
+    """(promise, names of the tests that show it, guards and rules without which one of them was seen red) of each line of docs/guarantees.md."""
     page = root / "docs/guarantees.md"
-    rows = [line for line in (page.read_text() if page.exists() else "").splitlines() if line.startswith("| ") and "---" not in line and not line.endswith("| shown by |")]
+    for line in (page.read_text() if page.exists() else "").splitlines():
+        if line.startswith("| ") and not line.endswith("| red without |"):
+            promise, shown, red = (line.strip("| ").rsplit(" | ", 2) + ["", ""])[:3]
+            named = re.findall(r"(guard )?`([^`]+)`", red)
+            yield promise, re.findall(r"`([^`]+)`", shown), [name for guard, name in named if guard], [name for guard, name in named if not guard]
+
+
+def guarantees(root):
+    """Every test that docs/guarantees.md names exists, and each line names a rule without which one of its tests was seen red: a promise whose proof is gone, or
+    cannot fail, is no promise."""
     known = cmake_test_names(root)
-    known |= set(re.findall(r"^\s*X\((\w+)\)", (root / "src/base/guard.h").read_text(), re.M))
     for path in files(root, ["src", "tests", "sim", "apps"], (".cc", ".py")):
         if path.name.endswith("_test.cc") or path.suffix == ".py":
             known.add(path.stem)
         if path.name.endswith("_test.cc"):
             known |= set(re.findall(r"^TEST\w*\(\w+, (\w+)\)", path.read_text(), re.M))
-    problems = []
-    for row in rows:
-        proofs = re.findall(r"`([^`]+)`", row.rstrip(" |").rsplit(" | ", 1)[-1])
-        if not proofs:
-            problems.append(f"docs/guarantees.md: no test is named for: {row[2:90]}")
-        problems += [f"docs/guarantees.md names {word}, which is no test, test case or guard" for word in proofs if word not in known]
+    rules = {one.name: one for one in mutants.load(root)} if (root / "tests/mutants.txt").exists() else {}
+    by_tests = {name: {test[1] for test in mutants.tests_of(root, one)} for name, one in rules.items()}
+    page = root / "sim/mutations.cc"
+    not_simulated = set(re.findall(r'\{Guard::(\w+),\s*"', page.read_text())) if page.exists() else set()
+    declared = set(re.findall(r"^\s*X\((\w+)\)", (root / "src/base/guard.h").read_text(), re.M))
+    problems, rows = [], list(guarantee_rows(root))
+    for promise, shown, guards, broken in rows:
+        def say(text, promise=promise):
+            problems.append(f"docs/guarantees.md: {promise[:70]}: {text}")
+        if not shown:
+            say("no test is named")
+        problems += [f"docs/guarantees.md names {word}, which is no test or test case" for word in shown if word not in known]
+        if not guards and not broken:
+            say("nothing is named without which a test of it turns red")
+        for name in broken:
+            if name not in rules:
+                say(f"{name} is no rule of tests/mutants.txt")
+            elif not by_tests[name] & set(shown):
+                say(f"{name} turns {', '.join(sorted(by_tests[name]))} red, and none of these is named")
+        for guard in guards:
+            scenario = any(f"# guard: {guard}\n" in path.read_text() for path in (root / "tests/scenarios").rglob("*.txt")
+                           if mutants.RUNNERS.get(path.parent.name, [""])[0] in shown)
+            simulated = guard not in not_simulated and any(word.startswith("sim_") for word in shown)
+            if guard not in declared:
+                say(f"{guard} is no guard")
+            elif not scenario and not simulated:
+                say(f"nothing that is named switches the guard {guard} off")
     return problems or ([] if rows else ["docs/guarantees.md promises nothing"])
 
 

@@ -19,7 +19,8 @@ class Checks(unittest.TestCase):
         self.write("src/core/CMakeLists.txt", "onepen_unit_test(fence_test\n  SOURCES fence_test.cc)\nforeach(kind small large)\n  add_test(NAME sim_${kind} COMMAND x)\nendforeach()\n")
         self.write("src/core/fence_test.cc", "TEST(Fence, Holds) {\n  set_guard(Guard::one_rule, false);\n")
         self.write("tests/process/CMakeLists.txt", "function(onepen_process_test name timeout)\n  onepen_script_test(process_${name} LABELS process)\nendfunction()\nonepen_process_test(races 300)\n")
-        self.write("docs/guarantees.md", self.promise("`fence_test` (`Holds`), `process_races`, `sim_large`; guard `one_rule`"))
+        self.write("docs/guarantees.md", self.promise("`fence_test` (`Holds`), `process_races`, `sim_large`", "`its-rule`"))
+        self.write("tests/mutants.txt", "[its-rule]\nguard: one_rule\nred: fence_test Fence.Holds\n")
         self.write("src/core/fence.cc", '#include "base/guard.h"\nif (guard_on(Guard::one_rule)) return;\nONEPEN_FAILPOINT("core.step");\n')
         self.write("src/home/object/a.h", '#include "core/fence.h"\n')
         self.write("include/onepen/x.h", "#include <onepen/y.h>\n#include <tl/expected.hpp>\n#include <string>\n")
@@ -35,8 +36,8 @@ class Checks(unittest.TestCase):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    def promise(self, shown_by):
-        return f"| promise | shown by |\n|---|---|\n| A rule of `something` | {shown_by} |\n"
+    def promise(self, shown_by, red="`its-rule`"):
+        return f"| promise | shown by | red without |\n|---|---|---|\n| A rule of `something` | {shown_by} | {red} |\n"
 
     def table(self, guard, but=(), by="`src/core/fence_test.cc`"):
         return "| rule | guard | found by |\n|---|---|---|\n| " + ", ".join(rule for rule in tree.RULES if rule not in but) + f" | `{guard}` | {by} |\n"
@@ -114,6 +115,20 @@ class Checks(unittest.TestCase):
 
     def test_promise_that_names_no_test(self):
         self.broken("guarantees", "docs/guarantees.md", self.promise("careful thought"))
+
+    def test_promise_that_nothing_breaks(self):
+        self.broken("guarantees", "docs/guarantees.md", self.promise("`fence_test`", ""))
+
+    def test_promise_with_a_rule_that_is_gone(self):
+        self.broken("guarantees", "docs/guarantees.md", self.promise("`fence_test`", "`other-rule`"))
+
+    def test_promise_whose_tests_do_not_show_the_rule(self):
+        self.broken("guarantees", "docs/guarantees.md", self.promise("`process_races`"))
+
+    def test_promise_with_a_guard_that_nothing_switches_off(self):
+        self.assertEqual([], tree.CHECKS["guarantees"](self.root))
+        self.write("docs/guarantees.md", self.promise("`sim_large`", "guard `one_rule`"))  # sim/mutations.cc says that it looks elsewhere
+        self.assertNotEqual([], tree.CHECKS["guarantees"](self.root))
 
     def test_purity(self):
         self.assertEqual([], purity.impure(["operator new(unsigned long)", "memcpy", "std::__throw_length_error(char const*)", "XXH3_64bits"]))

@@ -39,6 +39,14 @@ TEST(Places, the_probe_refuses_a_place_that_ignores_conditions_and_leaves_nothin
   EXPECT_TRUE(good.keys().empty());
 }
 
+// A line that is none (found by fuzz/names): a mount point is an absolute path.
+TEST(Places, a_line_without_a_mount_point_is_no_mount) {
+  EXPECT_FALSE(io::mount_of("36 35 98:0 /  rw master:1 - ext4 /dev/root rw\n", "/srv/x"));
+  const auto mount = io::mount_of("36 35 98:0 / /srv rw master:1 - ext4 /dev/root rw\n", "/srv/x");
+  ASSERT_TRUE(mount);
+  EXPECT_EQ(mount->type, "ext4");
+}
+
 TEST(Places, a_chroot_whose_mounts_say_nothing_is_judged_by_the_filesystem_itself) {
   EXPECT_EQ(io::local_filesystem_by_magic(0xef53), "ext4");
   EXPECT_EQ(io::local_filesystem_by_magic(static_cast<std::int32_t>(0x9123683e)), "btrfs");  // as a 32-bit kernel widens it

@@ -43,8 +43,8 @@ class Standby:
         self.worker.open(uri("app", self.home, self.cache, **self.parameters))
 
 
-def owner(root, home, term=TERM_MS, rows=(1, 2, 3), **parameters):
-    worker = Worker(root)
+def owner(root, home, term=TERM_MS, rows=(1, 2, 3), env=None, **parameters):
+    worker = Worker(root, env=env)
     worker.open(uri("app", home, root.cache(), term=term, **parameters))
     table(worker)
     put(worker, *rows)
@@ -200,6 +200,20 @@ def handed_over(root, durability):
     return gap
 
 
+def killed_while_it_hands_over(root):
+    """The owner dies just after it let go: the standby that stood ready owns all the same."""
+    home = root.home_folder()
+    a = owner(root, home, term=LONG_MS, durability="local", notice_within=50, env={"ONEPEN_FAILPOINT": "keeper.released=kill@1"})
+    put(a, 4)
+    b = Standby(root, home, term=LONG_MS)
+    code, out, err = root.onepen("handover", "app", "--home", url(home))
+    check(code == 0 and str(b.worker.pid) in out, "it was handed over", code, out, err)
+    check(a.died() == -signal.SIGKILL, "the owner was killed")
+    b.takes_over()
+    check(numbers(b.worker) == [1, 2, 3, 4], "what was pending was sent before", numbers(b.worker))
+    b.worker.quit()
+
+
 def not_handed_over(root):
     """No standby; an owner that cannot be asked; a standby that stood ready and did not claim: the owner goes on."""
     home = root.home_folder()
@@ -328,10 +342,11 @@ def test(root):
     opened_beside(root)
     leaves_it_alone(root)
     gaps = {durability: handed_over(root, durability) for durability in ("replicated", "local")}
+    killed_while_it_hands_over(root)
     not_handed_over(root)
     replicate_takes_over(root)
     places, died = killed_while_it_takes_over(root)
-    print("standby: killed, paused (idle, in a transaction), both rebooted, opened beside, left alone (idle, slept, home away), not handed over, replicate --takeover; "
+    print("standby: killed, paused (idle, in a transaction), both rebooted, opened beside, left alone (idle, slept, home away), killed while it hands over, not handed over, replicate --takeover; "
           + f"killed at {places} places of a takeover ({died} died there); handed over under load, not writable for "
           + ", ".join(f"{1000 * gap:.0f} ms ({durability})" for durability, gap in gaps.items()))
 

@@ -1,11 +1,14 @@
 // Scenario files: commands and what they must answer, as text. One file per rule or interleaving.
 //
 //   # Says what the file shows and why. Lines beginning with '#' belong to the step after them.
-//   # guard: fence_epoch            (optional, anywhere) with this guard off the file must no longer hold
+//   # guard: fence_epoch            with this guard (src/base/guard.h) off the file must no longer hold
 //
 //   claim epoch=2 id=B why="a standby"
 //   ----
 //   applied epoch=2 closed=1/5
+//
+// Every file names what shows that it can fail: `# guard:` (more than one may stand there), or `# mutant:`, a name in tests/mutants.txt (source text whose
+// removal turns this file red, tried by the nightly run), or `# no guard:` with the reason why there is neither.
 //
 // A step is a command line (word, then bare words and key=value, quoted with "..."), optional further lines, "----", the expected answer, an empty line.
 // ONEPEN_REWRITE=1 writes the answers that came into the file instead of comparing; read the diff before you commit it.
@@ -38,6 +41,8 @@ struct Scenario {
   std::string path;
   std::vector<ScenarioStep> steps;
   std::vector<std::string> guards;         // of "# guard:" lines
+  std::vector<std::string> mutants;        // of "# mutant:" lines
+  std::string no_guard;                    // the reason of a "# no guard:" line
   std::vector<std::string> trailing;       // comments after the last step
 };
 
@@ -50,8 +55,11 @@ std::string print_scenario(const Scenario& scenario, const std::vector<std::stri
 std::vector<std::string> scenario_files(const std::string& folder);
 
 // Runs one file: answers every step with `answer` (a fresh machine per call of `make`), compares or rewrites, then runs it once more with each named
-// guard off (`with_guard_off` switches it; empty: guards are not run) and requires a difference. Reports through GoogleTest.
+// guard off and requires a difference. Reports through GoogleTest. ONEPEN_TRY_GUARDS=1 prints which guards of all turn the file red.
 using Answer = std::function<std::string(const ScenarioStep&)>;
-void run_scenario(const std::string& path, const std::function<Answer()>& make, const std::function<bool(const std::string& guard, bool on)>& set_guard);
+void run_scenario(const std::string& path, const std::function<Answer()>& make);
+
+// The name of a test case for a file: its stem, with '_' for what GoogleTest does not take.
+std::string scenario_case(const std::string& path);
 
 }  // namespace onepen::testing
