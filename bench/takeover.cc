@@ -9,17 +9,13 @@
 // A warm copy is read on before the look. "requests": what the home asked the place for in that part. "prove": the proof that the place can fence, made
 // once a process before the first claim; its requests are not counted. From its end, or the claim's beginning, to the first COMMIT's end: claim_to_commit,
 // in which nobody can write.
-#include <fcntl.h>
 #include <sqlite3.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <iostream>
-#include <utility>
 
+#include "child.h"
 #include "io/posix_disk.h"
 #include "io/system_runtime.h"
 #include "sqlite/vfs.h"
@@ -132,52 +128,14 @@ int child(const Work& work) {
 
 // --- the parent ------------------------------------------------------------------------------------------------------------------------------------------
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-class Process {
- public:
-  explicit Process(const Work& work) {
-    int in[2], out[2];
-    if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) give_up("no pipes");  // else the next process would hold this one's open
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::dup2(in[0], STDIN_FILENO);
-      ::dup2(out[1], STDOUT_FILENO);
-      const std::string commits = std::to_string(work.commits), row = std::to_string(work.row_bytes), lag = std::to_string(work.lag);
-      ::execl("/proc/self/exe", "takeover", "--role", work.role.c_str(), "--home", work.home.c_str(), "--cache", work.cache.c_str(), "--commits",
-              commits.c_str(), "--row_bytes", row.c_str(), "--lag", lag.c_str(), nullptr);
-      std::_Exit(127);
-    }
-    ::close(in[0]);
-    ::close(out[1]);
-    to_.reset(::fdopen(in[1], "w"));
-    from_.reset(::fdopen(out[0], "r"));
-  }
-  Process(const Process&) = delete;
-  Process& operator=(const Process&) = delete;
-  ~Process() { (void)end(); }
-  Json line() {
-    char* text = nullptr;
-    std::size_t room = 0;
-    if (::getline(&text, &room, from_.get()) < 0) give_up("a process of the takeover ended early");
-    Json json = Json::parse(text);
-    std::free(text);
-    return json;
-  }
-  bool end() {
-    if (pid_ <= 0) return true;
-    to_.reset();  // it reads the end of its input and ends
-    int status = 0;
-    ::waitpid(std::exchange(pid_, 0), &status, 0);
-    return status == 0;
-  }
-
- private:
-  pid_t pid_ = 0;
-  std::unique_ptr<std::FILE, CloseFile> to_, from_;
-};
+std::vector<std::string> arguments_of(const Work& work) {
+  return {"--role",      work.role,
+          "--home",      work.home,
+          "--cache",     work.cache,
+          "--commits",   std::to_string(work.commits),
+          "--row_bytes", std::to_string(work.row_bytes),
+          "--lag",       std::to_string(work.lag)};
+}
 
 constexpr const char* kTimes[] = {"copy_ms", "stat_ms",   "warm_ms",   "claim_log_ms",       "prove_ms", "claim_ms",
                                   "rest_ms", "settle_ms", "commit_ms", "claim_to_commit_ms", "total_ms"};
@@ -186,11 +144,11 @@ Json measure(const std::string& scratch, std::int64_t log_length, std::int64_t d
   const Scratch here(scratch);
   std::filesystem::create_directory(here / "home");
   Work work{"build", here / "home", here / "a", log_length, std::max<std::int64_t>(1, database_bytes / log_length), lag};
-  if (Process build(work); !build.end()) give_up("the log could not be made");
+  if (Child build(arguments_of(work)); !build.end()) give_up("the log could not be made");
   Json row{{"log_objects", size_of(here / "home").files}, {"log_bytes", size_of(here / "home").bytes}, {"database_bytes", size_of(here / "a").bytes}};
   work.role = "owner";
   work.cache = here / "b";
-  auto owner = std::make_unique<Process>(work);
+  auto owner = std::make_unique<Child>(arguments_of(work));
   row["cold_open_ms"] = owner->line()["total_ms"];
   owner->line();
   std::map<std::string, Samples> times;
@@ -198,7 +156,7 @@ Json measure(const std::string& scratch, std::int64_t log_length, std::int64_t d
   Json requests;
   for (std::int64_t i = 0; i < takeovers; ++i) {
     work.cache = here / (i % 2 == 0 ? "a" : "b");
-    auto next = std::make_unique<Process>(work);
+    auto next = std::make_unique<Child>(arguments_of(work));
     const Json parts = next->line();
     next->line();
     for (const char* name : kTimes) times[name].add(parts[name].get<double>());

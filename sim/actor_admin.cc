@@ -1,4 +1,4 @@
-// Whoever is beside the applications: a reader that follows, a caretaker that compacts and trims, an admin who restores, removes and adopts.
+// Whoever is beside the applications: a reader that follows, a caretaker that compacts and trims, an operator who looks, trims, restores, removes and adopts.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -107,6 +107,8 @@ class Admin {
   void restore();
   void adopt();
   void remove();
+  void look();
+  void trim();
 
  private:
   std::optional<core::HistoryReceipt> send(core::HistoryRequest& request, const core::StreamStat& stat);
@@ -127,7 +129,10 @@ std::optional<core::HistoryReceipt> Admin::send(core::HistoryRequest& request, c
   request.time_ms = runtime_.wall_ms();
   for (int i = 0; i < 20 && !process_.dead; ++i) {
     auto receipt = stream_->begin_history(request);
-    if (receipt) return *receipt;
+    if (receipt) {
+      all_.seen_tails.push_back(stat.tail);
+      return *receipt;
+    }
     if (receipt.error().outcome != Outcome::unknown) return std::nullopt;
     runtime_.sleep_until(later(runtime_, 200 * kMilli));
   }
@@ -171,6 +176,37 @@ void Admin::restore() {
   if (receipt) all_.run.history.sometimes.reached(Sometime::restored);
 }
 
+// `onepen history`, `onepen list`, `onepen verify`: the whole stream, every commit checked. No change of the home.
+void Admin::look() {
+  const std::uint64_t before = process_.home_writes;
+  static_cast<void>(client_.home().list(""));
+  static_cast<void>(stream_->events());
+  static_cast<void>(stream_->usage());
+  const std::string path = fmt::format("/verify/{}", ++scratch_);
+  if (!client_.disk.make_folders(path)) return;
+  auto reader = client_.stream();
+  sqlite::RebuildOptions options;
+  options.from_snapshot = random_.chance(500);
+  const auto state = sqlite::rebuild_into(runtime_, client_.disk, *reader, path + "/db", options);
+  if (process_.dead) return;
+  if (process_.home_writes != before) all_.violated("B6", process_.name + " only looked, and asked for a change of the home");
+  if (!state && (state.error().outcome == Outcome::invalid || state.error().outcome == Outcome::state_mismatch))
+    all_.violated("I3", fmt::format("the stream does not pass {}'s check: {}", process_.name, state.error().message));
+  all_.run.world.note(state ? "verified" : "verify.refused", state ? state->offset.text : state.error().message);
+}
+
+// `onepen trim`: as the owner that is there now.
+void Admin::trim() {
+  const auto stat = stream_->stat();
+  const auto snapshots = stream_->snapshots();
+  if (process_.dead || !stat || !snapshots) return;
+  core::TendRequest request;
+  request.token = token_of(*stat);
+  request.keep_objects = 1 + random_.below(8);
+  if (!snapshots->empty()) request.trim_to = snapshots->back().offset;
+  static_cast<void>(stream_->tend(request));
+}
+
 void Admin::adopt() {
   const auto stat = stream_->stat();
   if (!stat) return;
@@ -205,15 +241,17 @@ void sqlite_restore(SqliteRun& all, Process& process, Machine& machine) { Admin(
 void sqlite_adopt(SqliteRun& all, Process& process, Machine& machine) { Admin(all, process, machine).adopt(); }
 void sqlite_remove(SqliteRun& all, Process& process, Machine& machine) { Admin(all, process, machine).remove(); }
 
-void sqlite_admin(SqliteRun& all, Process& process, Machine& machine) {
+void sqlite_operator(SqliteRun& all, Process& process, Machine& machine) {
   Random& random = all.run.world.random();
   Admin admin(all, process, machine);
   for (std::uint64_t i = 1 + random.below(2); i > 0 && !process.dead && !all.run.healing; --i) {
     process.runtime->sleep_until(later(*process.runtime, random.between(2'000, 12'000) * kMilli));
     if (process.dead || all.run.healing) return;
+    if (random.chance(300)) admin.look();
     if (all.may.restores) admin.restore();
     if (all.may.removes) admin.remove();
     if (all.may.adopts) admin.adopt();
+    if (random.chance(500)) admin.trim();
   }
 }
 

@@ -13,8 +13,8 @@ constexpr int kResends = 4;
 
 class Fencer {
  public:
-  Fencer(Run& run, Process& process, Machine& machine)
-      : run_(run), process_(process), runtime_(*process.runtime), client_(run, process, machine), stream_(client_.stream()) {}
+  Fencer(Run& run, Process& process, Machine& machine, bool database)
+      : run_(run), process_(process), runtime_(*process.runtime), database_(database), client_(run, process, machine), stream_(client_.stream()) {}
   void turn();
 
  private:
@@ -38,6 +38,7 @@ class Fencer {
   Run& run_;
   Process& process_;
   Runtime& runtime_;
+  const bool database_;  // in the stream are a database's commits: what it may append is no data
   Client client_;
   std::unique_ptr<core::Stream> stream_;
   std::optional<Mine> mine_;
@@ -55,7 +56,7 @@ void Fencer::claim(bool conditional) {
   request.claim_id = runtime_.draw<ClaimId>();
   request.attempt = runtime_.draw<PutId>();
   request.owner.name = process_.name;
-  request.owner.why = conditional ? "self-claim" : "takeover";
+  request.owner.why = conditional && !database_ ? "self-claim" : "takeover";
   request.create = !stat;
   request.first_incarnation = runtime_.draw<Incarnation>();
   if (conditional) {
@@ -114,7 +115,8 @@ core::AppendBatch Fencer::batch(const Mine& as, Sequence first, Bytes bytes) {
 
 bool Fencer::append() {
   if (!mine_) return false;
-  const core::AppendBatch b = batch(*mine_, Sequence{mine_->last.value + 1}, payload());
+  core::AppendBatch b = batch(*mine_, Sequence{mine_->last.value + 1}, payload());
+  if (database_) b.appends.front().kind = core::RecordKind::control;
   for (int i = 0; i < kResends && !process_.dead; ++i) {
     auto answer = stream_->append(b);
     if (process_.dead) return false;
@@ -173,7 +175,9 @@ void Fencer::misuse() {
       return;
     default: {  // the same append again, as another object: never a second time in the stream
       if (as.last.value == 0) return;
-      auto answer = stream_->append(batch(as, as.last, as.last_payload));
+      core::AppendBatch again = batch(as, as.last, as.last_payload);
+      if (database_) again.appends.front().kind = core::RecordKind::control;
+      auto answer = stream_->append(again);
       if (!process_.dead && !answer && answer.error().outcome == Outcome::unknown) {
         past_.push_back(*mine_);
         mine_.reset();
@@ -231,10 +235,10 @@ void Fencer::turn() {
 
 }  // namespace
 
-void fencer(Run& run, Process& process, Machine& machine) {
-  Fencer fencer(run, process, machine);
+void fencer(Run& run, Process& process, Machine& machine, bool database) {
+  Fencer fencer(run, process, machine, database);
   Random& random = run.world.random();
-  const auto turns = 1 + random.below(5);
+  const auto turns = 1 + random.below(database ? 4 : 5);
   for (std::uint64_t i = 0; i < turns && !process.dead && !run.healing; ++i) {
     process.runtime->sleep_until(later(*process.runtime, random.between(100, 5'000) * kMilli));
     if (!process.dead && !run.healing) fencer.turn();

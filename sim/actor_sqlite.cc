@@ -27,8 +27,9 @@ std::string uri_for(SqliteRun& all, const Process& process, std::string_view cac
   std::string uri = fmt::format("file:{}?vfs=onepen&home=sim://home&cache_root={}&owner={}&page_size=512", kStream, cache_root, process.name);
   uri += local ? "&durability=local" : "&durability=replicated";
   if (local && !heal && all.may.offline && random.chance(500)) uri += "&offline=1";
+  if (!heal && random.chance(400)) uri += fmt::format("&term={}ms", random.between(400, 4'000));  // gives signs of life
   if (!heal && random.chance(150)) uri += "&takeover=if-dead";
-  if (!heal && random.chance(200)) uri += "&reads=confirmed";
+  if (!heal && random.chance(300)) uri += "&reads=confirmed";
   if (uri.find("offline") != std::string::npos) {
     if (const auto at = uri.find("&reads=confirmed"); at != std::string::npos) uri.erase(at, 16);
   }
@@ -38,6 +39,8 @@ std::string uri_for(SqliteRun& all, const Process& process, std::string_view cac
   if (local && random.chance(200)) uri += "&max_pending_bytes=64K";
   return uri;
 }
+
+}  // namespace
 
 sqlite::Environment environment_for(SqliteRun& all, Process& process, Client& client) {
   sqlite::Environment environment;
@@ -51,8 +54,6 @@ sqlite::Environment environment_for(SqliteRun& all, Process& process, Client& cl
   return environment;
 }
 
-}  // namespace
-
 void sqlite_application(SqliteRun& all, Process& process, Slot& slot) {
   Runtime& runtime = *process.runtime;
   Random& random = all.run.world.random();
@@ -65,6 +66,7 @@ void sqlite_application(SqliteRun& all, Process& process, Slot& slot) {
     how.local = random.chance(700);
     how.full_sync = random.chance(300);
     how.uri = uri_for(all, process, "/cache", how.local, false);
+    how.confirmed = how.uri.find("&reads=confirmed") != std::string::npos;
     Application application(all, process, slot);
     int code = 0;
     if (!application.open(how, code)) continue;
@@ -94,6 +96,7 @@ void sqlite_healer(SqliteRun& all, Process& process, Machine& machine, bool& hea
     healed = application.commit(true) && application.synced() && read_rows(all, application.db(), "the healer", ids) && !process.dead;
     if (healed) {
       all.final_ids = std::move(ids);
+      all.final_offset = application.covered();
       all.run.history.sometimes.reached(Sometime::healed);
     }
     application.close();

@@ -25,6 +25,7 @@ int SimDisk::begin(const std::string& path, std::string_view verb, bool writes) 
   const bool slow = world_.random().chance(faults.slow);
   const Nanos wait = slow ? world_.random().between(1, faults.slow_ms) * kMilli : world_.random().between(kFastestMicro, kUsualMicro) * kMicro * process_.link;
   if (writes) ++process_.writes;
+  if (writes && (path == home_root_ || path.starts_with(home_root_ + "/"))) ++process_.home_writes;
   world_.point(process_);
   if (!world_.sleep(wait)) return EIO;
   if (world_.random().chance(faults.eio)) return world_.note("disk.eio", path), EIO;

@@ -10,7 +10,7 @@
 namespace onepen::sim {
 namespace {
 constexpr Nanos kLockPoll = 50 * kMilli;
-constexpr std::uint32_t kReadWaits = 30, kWriteWaits = 300, kHalves = 60;  // per mille
+constexpr std::uint32_t kReadWaits = 30, kWriteWaits = 300, kHalves = 60, kLongSyncs = 150;  // per mille
 }  // namespace
 
 class SimFile final : public io::DiskFile {
@@ -33,6 +33,7 @@ class SimFile final : public io::DiskFile {
   SimFs& fs_;
   const SimFs::InodeId inode_;
   const std::string path_;
+  const bool wal_ = path_.ends_with("-wal");
 };
 
 int SimFile::begin(std::string_view verb, bool writes, std::uint32_t waits) {
@@ -65,6 +66,7 @@ io::DiskResult<> SimFile::write_at(std::uint64_t from, ByteView bytes) {
   if (code == ENOSPC) fs_.write(inode_, from, bytes.first(world.random().below(bytes.size() + 1)), process.machine);
   if (code != 0) return failed(code, "write");
   const std::size_t half = world.random().chance(kHalves) ? world.random().below(bytes.size() + 1) : bytes.size();
+  if (wal_) process.wal_unpublished = true;
   code = fs_.write(inode_, from, bytes.first(half), process.machine);
   if (code == 0 && half < bytes.size()) {
     world.point(process);
@@ -96,6 +98,7 @@ io::DiskResult<> SimFile::cut(std::uint64_t size) {
 io::DiskResult<> SimFile::sync() {
   World& world = disk_.world_;
   int code = begin("file.sync", false, 1000);
+  if (world.random().chance(kLongSyncs)) world.sleep(world.random().between(2, 60) * kMilli);  // as disks do: whoever reads beside goes on meanwhile
   if (code == 0 && world.random().chance(fs_.faults.eio_sync)) {
     world.note("disk.sync_eio", path_);
     fs_.drop_unsynced(inode_);

@@ -26,6 +26,20 @@ bool in_sqlite(Guard guard) {
     case Guard::copy_landed_by_sum:
     case Guard::wal_held:
     case Guard::self_claim_conditional:
+    case Guard::silence_was_watched:
+    case Guard::standby_conditional:
+    case Guard::admin_sees_tail:
+    case Guard::b7_floor_kept:
+    case Guard::b7_cut:
+    case Guard::reads_confirmed:
+    case Guard::read_nothing_unsent:
+    case Guard::trimmed_to_salvage:
+    case Guard::live_whole_batch:
+    case Guard::live_all_copied:
+    case Guard::live_readers_free:
+    case Guard::follow_reads_anew:
+    case Guard::wait_until_shown:
+    case Guard::stale_refused:
     case Guard::synced_confirms_after: return true;
     default: return false;
   }
@@ -43,6 +57,8 @@ const std::map<Guard, std::string_view>& elsewhere() {
       {Guard::local_published, "tests/sqlite/local_publish_test.cc"},  // needs a failure of SQLite between its frame and its index
       {Guard::self_claim_reads_first, "src/owner/self_claim_test.cc"},  // what the sweeps reach without it, self_claim_conditional stops
       {Guard::withdraw_only_unsent, "src/owner/withdraw_test.cc"},      // needs a disk that is full in the middle of one append
+      {Guard::b7_voids_epoch, "src/core/fence_test.cc"},             // needs an owner that goes on after a restore that its operator was refused
+      {Guard::commit_fits, "src/sqlite/apply_test.cc"},                // needs a commit made on another database
       {Guard::append_stands, "tests/home/object_suspect_test.cc"},
   };
   return kElsewhere;

@@ -22,8 +22,10 @@ std::optional<core::ClaimReceipt> RecordingStream::stored_instead(const core::Re
 core::Answer<core::StreamStat> RecordingStream::stat() {
   const Offset at_least = history_.newest_acknowledged;
   const Epoch epoch_at_least = history_.newest_answered_claim;
+  const Instant before = process_.runtime->now();
   auto answer = under_->stat();
   if (process_.dead) return answer;
+  if (answer) looked(*answer, before);
   if (!answer) {
     history_.world.note("stat.refused", answer.error().message, as_number(answer.error()));
     return answer;
@@ -47,6 +49,43 @@ void RecordingStream::self_claimed(const core::ClaimRequest& request, const core
                                       receipt.epoch.value, receipt.closed_epoch.value));
 }
 
+void RecordingStream::looked(const core::StreamStat& stat, Instant before) {
+  const auto found = history_.standbys.find(process_.name);
+  if (found == history_.standbys.end()) return;
+  StandbyWatch& watch = found->second;
+  const bool lives = watch.silence < 0 || !(watch.claim == stat.claim_id) || watch.tail != stat.tail;
+  if (lives) watch.silence = 0, watch.pulse.reset();
+  else watch.silence += std::min<Nanos>((before - watch.looked).count(), watch.term / 4);
+  watch.claim = stat.claim_id;
+  watch.tail = stat.tail;
+  if (stat.released) watch.released = stat.claim_id;
+  watch.looked = before;
+}
+
+core::Answer<std::optional<Bytes>> RecordingStream::pulse(const std::string& liveness) {
+  auto answer = under_->pulse(liveness);
+  const auto found = history_.standbys.find(process_.name);
+  const bool of_owner = liveness.find('/') == std::string::npos && liveness.find('.') == std::string::npos;
+  if (process_.dead || !answer || found == history_.standbys.end() || !of_owner) return answer;
+  const Bytes now = answer->value_or(Bytes());
+  if (found->second.pulse && now != *found->second.pulse) found->second.silence = 0;
+  found->second.pulse = now;
+  return answer;
+}
+
+// A standby became the owner.
+void RecordingStream::stood_in(const core::ClaimRequest& request) {
+  const auto found = history_.standbys.find(process_.name);
+  if (found == history_.standbys.end() || found->second.asks) return;
+  const StandbyWatch& watch = found->second;
+  if (!request.over) return history_.violated("I10", process_.name + " was asked by nobody, and claimed unconditionally");
+  history_.sometimes.reached(request.if_tail ? Sometime::standby_after_silence : Sometime::standby_after_release);
+  if (request.if_tail && watch.silence < watch.term)
+    history_.violated("term", fmt::format("{} stood in after {} ms of silence that it watched, and its term is {} ms", process_.name, watch.silence / kMilli,
+                                          watch.term / kMilli));
+  if (!request.if_tail && !(*request.over == watch.released)) history_.violated("term", process_.name + " stood in for an owner that had not ended");
+}
+
 core::Answer<core::ClaimReceipt> RecordingStream::claim(const core::ClaimRequest& request) {
   if (!process_.dead && !history_.claims_logged_elsewhere && history_.written_ahead.count(request.claim_id) == 0) {
     history_.violated("I5", fmt::format("{} sends the claim of epoch {} before it is in its claim log", process_.name, request.epoch.value));
@@ -60,6 +99,7 @@ core::Answer<core::ClaimReceipt> RecordingStream::claim(const core::ClaimRequest
     if (outcome == Outcome::epoch_closed) history_.sometimes.reached(request.over ? Sometime::claim_base_lost : Sometime::claim_lost_to_claim);
     if (outcome == Outcome::epoch_closed && request.owner.why == "self-claim") history_.sometimes.reached(Sometime::self_claim_fenced);
     if (outcome == Outcome::unknown) history_.sometimes.reached(Sometime::claim_unknown);
+    if (request.owner.why == "standby" && outcome != Outcome::unknown) history_.sometimes.reached(Sometime::standby_refused);
     if (outcome == Outcome::epoch_closed && !request.over && !request.if_tail && history_.answers_as_stored) {
       if (auto stored = stored_instead(answer.error(), request)) return *stored;
     }
@@ -69,6 +109,7 @@ core::Answer<core::ClaimReceipt> RecordingStream::claim(const core::ClaimRequest
   history_.saw_epoch(process_.name, answer->incarnation, answer->epoch, answer->claim_id);
   if (answer->claim_id == request.claim_id) {
     if (request.owner.why == "self-claim") self_claimed(request, *answer);
+    if (request.owner.why != "self-claim") stood_in(request);
     history_.claims.push_back(ClaimSeen{process_.name, *answer});
     history_.newest_answered_claim = std::max(history_.newest_answered_claim, answer->epoch);
     history_.answered(answer->incarnation, answer->offset);
@@ -110,6 +151,7 @@ core::Answer<core::AppendReceipt> RecordingStream::append(const core::AppendBatc
 
 core::Answer<core::ReadResult> RecordingStream::read(const Offset& from, const core::ReadLimit& limit) {
   const Offset at_least = history_.newest_acknowledged;
+  if (from.text.empty()) begins();
   auto answer = under_->read(from, limit);
   if (process_.dead) return answer;
   if (!answer) {

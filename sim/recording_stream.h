@@ -18,19 +18,25 @@ class RecordingStream : public core::Stream {
   core::Answer<core::ReadResult> read(const Offset& from, const core::ReadLimit& limit) override;
   core::Answer<bool> wait(const Offset& from, Instant deadline) override;
   core::Answer<bool> beat(const std::string& liveness, ByteView content) override { return under_->beat(liveness, content); }
-  core::Answer<std::optional<Bytes>> pulse(const std::string& liveness) override { return under_->pulse(liveness); }
-  core::Answer<std::optional<core::SnapshotInfo>> newest_snapshot() override { return under_->newest_snapshot(); }
-  core::Answer<std::vector<core::SnapshotInfo>> snapshots() override { return under_->snapshots(); }
+  core::Answer<std::optional<Bytes>> pulse(const std::string& liveness) override;
+  core::Answer<std::optional<core::SnapshotInfo>> newest_snapshot() override { return begins(), under_->newest_snapshot(); }
+  core::Answer<std::vector<core::SnapshotInfo>> snapshots() override { return begins(), under_->snapshots(); }
   core::Answer<Bytes> snapshot_part(const core::SnapshotInfo& info, std::uint32_t part) override;
   core::Answer<std::unique_ptr<core::SnapshotWriter>> begin_snapshot(const core::OwnerToken& token, const Offset& at) override;
   core::Answer<core::Tended> tend(const core::TendRequest& request) override;
+  core::Answer<std::vector<core::HistoryEvent>> events() override { return under_->events(); }
   core::Answer<core::Usage> usage() override { return under_->usage(); }
   core::Answer<core::HistoryReceipt> begin_history(const core::HistoryRequest& request) override;
   core::Answer<bool> remove(const core::RemoveRequest& request) override { return under_->remove(request); }
   core::Answer<bool> report_suspect(const core::OwnerToken& token, std::string_view what) override { return under_->report_suspect(token, what); }
 
  private:
+  void begins() {
+    if (!process_.dead) ++history_.from_nothing[process_.name];
+  }
   std::optional<core::ClaimReceipt> stored_instead(const core::Refusal& refusal, const core::ClaimRequest& request);
+  void stood_in(const core::ClaimRequest& request);
+  void looked(const core::StreamStat& stat, Instant before);
   void self_claimed(const core::ClaimRequest& request, const core::ClaimReceipt& receipt);
   void applied(const core::AppendBatch& batch, const core::AppendReceipt& receipt);
 

@@ -89,7 +89,7 @@ inline Instant later(Runtime& runtime, Nanos delay) { return runtime.now() + std
 
 // The actors: bodies of processes.
 void application(Run& run, Process& process, Slot& slot);      // opens, commits, gives up, closes, opens again
-void fencer(Run& run, Process& process, Machine& machine);     // claims at odd moments, and breaks every rule that a client can break
+void fencer(Run& run, Process& process, Machine& machine, bool database = false);  // claims at odd moments, and breaks every rule that a client can break
 void reader(Run& run, Process& process, Machine& machine);     // follows; writes nothing
 void healer(Run& run, Process& process, Slot& slot, bool& healed);
 

@@ -58,7 +58,23 @@ namespace onepen::sim {
   X(restored)                    /* an admin made an older state a new history */ \
   X(adopted)                     /* an admin adopted a log as it lay there */ \
   X(removed)                     /* an admin removed the stream */ \
-  X(cloned_cache)                /* a cache root was copied to another machine and used there */
+  X(cloned_cache)                /* a cache root was copied to another machine and used there */ \
+  X(follower_opened)             /* a database was opened to be followed */ \
+  X(follower_waited)             /* wait_for() waited, and the follower got there */ \
+  X(follower_too_stale)          /* a read was refused because of max_staleness */ \
+  X(follower_killed_in_batch)    /* a follower was killed between a frame of its WAL and the index that shows it */ \
+  X(follower_resumed)            /* … and its next life went on with the copy, without reading the stream anew */ \
+  X(follower_wal_anew)           /* a follower's WAL began anew while connections had it open */ \
+  X(follower_wal_anew_beside)    /* … while one of them was in a read transaction */ \
+  X(follower_wal_kept)           /* … did not, because of a reader */ \
+  X(follower_read_anew)          /* a follower read the stream anew, after a restore or a trim, under its readers */ \
+  X(follower_ended)              /* a follower could not go on, and told so */ \
+  X(follower_copy_read_beside)   /* another process read a follower's copy by plain SQLite */ \
+  X(standby_owns)                /* a standby became the owner, and wrote */ \
+  X(standby_after_silence)       /* … because the owner had been silent for its term */ \
+  X(standby_after_release)       /* … because the owner had ended in peace */ \
+  X(standby_asked)               /* … because it was asked to */ \
+  X(standby_refused)             /* a claim of a standby did not land: somebody lives */
 
 enum class Sometime : std::uint8_t {
 #define ONEPEN_SOMETIME(name) name,

@@ -79,7 +79,7 @@ bool Application::open(const Opening& how, int& code) {
 
 void Application::acknowledge(std::uint64_t id, const Token& before, const Token& after, const Offset& covered) {
   CommitTold& told = all_.commits.at(id);
-  if (!told.acknowledged) told.covered = covered;
+  if (!told.acknowledged) told.covered = covered, told.acknowledged_at = all_.run.world.now();
   told.acknowledged = true;
   if (before != after || before.incarnation.empty()) return;
   const auto [at, fresh] = all_.acknowledged_by.emplace(std::pair(before.incarnation, before.epoch.value), process_.name);
@@ -126,7 +126,7 @@ bool Application::commit(bool whole) {
     if (was_reset) all_.violated("I7", process_.name + " was reset and its handle committed again");
     const SimFs& fs = slot_.machine->local;
     CommitTold& told = all_.commits[id];
-    told = CommitTold{process_.name, process_.machine, fs.boots(), how_.full_sync, false, {}, all_.run.world.steps()};
+    told = CommitTold{process_.name, process_.machine, fs.boots(), how_.full_sync, false, {}, 0, all_.run.world.steps()};
     mine_.push_back(id);
     all_.run.world.note("committed", {}, id);
     if (!how_.local) {
@@ -155,6 +155,7 @@ bool Application::synced() {
     note("synced.refused", ask.code);
     return resets_ == 0;
   }
+  covered_ = Offset{offset};
   all_.run.world.note("synced", offset, before.size());
   all_.run.history.sometimes.reached(Sometime::sqlite_synced);
   if (std::exchange(found_pending_, false)) all_.run.history.sometimes.reached(Sometime::pending_resent);
@@ -166,8 +167,14 @@ bool Application::synced() {
 }
 
 bool Application::check(sqlite3* db) {
+  const Epoch claimed_before = all_.run.history.newest_answered_claim;
+  const bool begins = sqlite3_get_autocommit(db) != 0;
   std::set<std::uint64_t> ids;
-  return read_rows(all_, db, process_.name, ids);
+  const bool good = read_rows(all_, db, process_.name, ids);
+  if (good && begins && !process_.dead && how_.confirmed && token().epoch < claimed_before)
+    all_.violated("I8", fmt::format("{} read with reads=confirmed as owner of epoch {}, but epoch {} was claimed before", process_.name, token().epoch.value,
+                                    claimed_before.value));
+  return good;
 }
 
 void Application::checkpoint() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sim/sqlite_run.h"
+#include "sqlite/open_database.h"
 
 namespace onepen::sim {
 
@@ -14,8 +15,11 @@ inline constexpr int kBusyMs = 15'000;
 
 inline int run_sql(sqlite3* db, const std::string& sql) { return sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr); }
 
+// What a simulated process gives the product: its clocks, its disks and its way to the home.
+sqlite::Environment environment_for(SqliteRun& all, Process& process, Client& client);
+
 struct Opening {
-  bool local = false, full_sync = false;
+  bool local = false, full_sync = false, confirmed = false;
   std::string uri;
 };
 
@@ -31,6 +35,7 @@ class Application {
   bool check(sqlite3* db);
   void checkpoint(const char* mode);
   sqlite3* db() { return db_; }
+  const Offset& covered() const { return covered_; }  // what synced() answered last
 
  private:
   sqlite::OpenDatabase* database();
@@ -51,6 +56,7 @@ class Application {
   Random& random_;
   Opening how_;
   sqlite3* db_ = nullptr;
+  Offset covered_;
   int resets_ = 0;
   bool found_pending_ = false;
   std::vector<std::uint64_t> mine_;  // ids whose COMMIT answered OK on this handle

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
+
+#include "base/checksum.h"
 
 namespace onepen::sim {
 namespace {
 
 constexpr Nanos kSqliteFaultTime = 14 * kSecond;   // at least; up to twice as long
 constexpr Nanos kSqliteHealWithin = 400 * kSecond;
+constexpr Nanos kSqliteFollowWithin = 300 * kSecond;
 constexpr Nanos kSqliteEndWithin = 800 * kSecond;
 
 void plan_sqlite(SqliteRun& all) {
@@ -17,18 +21,24 @@ void plan_sqlite(SqliteRun& all) {
   all.may.offline = random.chance(500);
   all.may.clones = random.chance(150);
   all.may.tends = random.chance(600);
-  switch (random.below(12)) {
+  switch (random.below(24)) {
     case 0:
-    case 1: all.may.restores = true; break;
-    case 2: all.may.removes = true; break;
-    case 3: all.may.adopts = true; break;
-    default: break;
+    case 1:
+    case 2:
+    case 3: all.may.restores = true; break;
+    case 4:
+    case 5: all.may.removes = true; break;
+    case 6:
+    case 7:
+    case 8: all.may.adopts = true; break;
+    case 9: all.may.restores = all.may.adopts = true; break;
+    default: break;  // the operator only looks and trims
   }
   run.home_fs.unnamed_files = random.chance(700);
   if (random.chance(250)) return;  // a quiet run
   run.home_fs.faults.slow = run.bucket.faults.slow = random.chance(300) ? 50 : 2;
   if (random.chance(200)) run.home_fs.faults.eio = 8, run.bucket.faults.unreadable = 30;
-  if (random.chance(200)) run.home_fs.faults.eio_sync = 20;
+  if (random.chance(200)) run.home_fs.faults.eio_sync = 20, all.may.home_sync_faults = true;
   if (random.chance(200)) run.home_fs.faults.enospc = 20;
   if (random.chance(400)) run.bucket.faults.lost_answer = 100;
   if (random.chance(300)) run.bucket.faults.lost_request = 60;
@@ -70,6 +80,78 @@ void start_application(SqliteRun& all, Slot& slot) {
   plan_strike_of(all, p);
 }
 
+// Also when the faults are over: whoever follows gets to the end.
+void start_follower(SqliteRun& all, FollowerSeat& seat) {
+  Run& run = all.run;
+  const bool runs = seat.process != nullptr && !seat.process->ended();
+  if (runs || seat.arrived || (!run.healing && seat.lives-- <= 0)) return;
+  Process& p = run.world.start(seat.machine->number, fmt::format("{}.{}", seat.name, ++seat.starts), [&all, &seat](Process& process) {
+    sqlite_follower(all, process, seat);
+    all.run.world.after(all.run.world.random().between(0, 2'000) * kMilli, [&all, &seat] { start_follower(all, seat); });
+  });
+  seat.process = &p;
+  if (!run.healing) plan_strike_of(all, p);
+}
+
+void start_standby(SqliteRun& all) {
+  Run& run = all.run;
+  StandbySeat& seat = all.standby;
+  if (run.healing || seat.lives-- <= 0) return;
+  Process& p = run.world.start(seat.machine->number, fmt::format("standby.{}", ++seat.starts), [&all, &seat](Process& process) {
+    sqlite_standby(all, process, seat);
+    all.run.world.after(all.run.world.random().between(0, 2'000) * kMilli, [&all] { start_standby(all); });
+  });
+  seat.process = &p;
+  plan_strike_of(all, p);
+}
+
+// One in every run.
+void plan_standby(SqliteRun& all) {
+  Random& random = all.run.world.random();
+  all.standby.machine = all.run.machines[random.below(all.run.machines.size())].get();
+  all.standby.cache_root = random.chance(300) ? "/cache" : "/stand";
+  all.standby.lives = static_cast<int>(1 + random.below(4));
+  all.run.world.at(random.between(500, 6'000) * kMilli, [&all] { start_standby(all); });
+}
+
+// Two in every run, on machines of owners or on one of their own, with a cache root of their own or the one that owners use.
+void plan_followers(SqliteRun& all) {
+  Run& run = all.run;
+  Random& random = run.world.random();
+  for (int i = 1; i <= 2; ++i) {
+    auto seat = std::make_unique<FollowerSeat>();
+    seat->name = fmt::format("follower{}", i);
+    seat->machine = run.machines[random.below(run.machines.size())].get();
+    seat->cache_root = random.chance(400) ? "/cache" : fmt::format("/follow{}", i);
+    seat->lives = static_cast<int>(1 + random.below(4));
+    all.followers.push_back(std::move(seat));
+    run.world.at(random.between(500, 5'000) * kMilli, [&all, i] { start_follower(all, *all.followers[static_cast<std::size_t>(i) - 1]); });
+  }
+  run.world.on_kill.push_back([&all](Process& process) {
+    FollowerSeat* seat = all.follower_of(process);
+    if (seat == nullptr || !process.wal_unpublished) return;
+    seat->died_in_batch = true;
+    all.run.history.sometimes.reached(Sometime::follower_killed_in_batch);
+  });
+  all.sqlite.on_checkpoint = [&all](Process& process) {
+    FollowerSeat* seat = all.follower_of(process);
+    if (seat != nullptr && seat->at_checkpoint != nullptr) seat->at_checkpoint->notify();
+  };
+  all.sqlite.on_wal_ends = [&all](Process& process, bool got, bool beside) {
+    if (all.follower_of(process) == nullptr) return;
+    Sometimes& sometimes = all.run.history.sometimes;
+    sometimes.reached(got ? Sometime::follower_wal_anew : Sometime::follower_wal_kept);
+    if (got && beside) sometimes.reached(Sometime::follower_wal_anew_beside);
+  };
+}
+
+void start_fencer_of(SqliteRun& all) {
+  Run& run = all.run;
+  Machine& machine = *run.machines[run.world.random().below(run.machines.size())];
+  Process& p = run.world.start(machine.number, "fencer", [&run, &machine](Process& self) { fencer(run, self, machine, true); });
+  plan_strike_of(all, p);
+}
+
 // A machine's cache root is copied to a fresh machine (a restored image, a resumed snapshot of a VM) and used there.
 void clone_cache(SqliteRun& all) {
   Run& run = all.run;
@@ -101,8 +183,24 @@ void plan_outage(SqliteRun& all) {
   });
 }
 
-bool have_ended(const World& world) {
-  return std::all_of(world.processes().begin(), world.processes().end(), [](const auto& p) { return p->ended(); });
+// Everybody but those who follow to the end.
+bool have_ended(const SqliteRun& all) {
+  const auto& processes = all.run.world.processes();
+  return std::all_of(processes.begin(), processes.end(), [&](const auto& p) { return p->ended() || all.follower_of(*p) != nullptr; });
+}
+
+void bring_followers_home(SqliteRun& all) {
+  Run& run = all.run;
+  const Nanos began = run.world.now();
+  const auto arrived = [&all] { return std::all_of(all.followers.begin(), all.followers.end(), [](const auto& seat) { return seat->arrived; }); };
+  const auto ended = [&all] {
+    return std::all_of(all.followers.begin(), all.followers.end(), [](const auto& seat) { return seat->process == nullptr || seat->process->ended(); });
+  };
+  run.world.run([&] { return (arrived() && ended()) || run.world.now() > began + kSqliteFollowWithin; });
+  for (const auto& seat : all.followers) {
+    if (!seat->arrived && run.world.failure().empty())
+      all.violated("I11", fmt::format("{} does not show the final database within {} s", seat->name, kSqliteFollowWithin / kSecond));
+  }
 }
 
 void heal_sqlite(SqliteRun& all) {
@@ -116,10 +214,14 @@ void heal_sqlite(SqliteRun& all) {
     p->strike_in = 0;
     p->paused_until = std::min(p->paused_until, run.world.now());
   }
+  for (const auto& seat : all.followers) {
+    if (seat->process == nullptr || seat->process->ended()) start_follower(all, *seat);
+  }
   const Nanos began = run.world.now();
-  run.world.run([&] { return have_ended(run.world) || run.world.now() > began + kSqliteEndWithin; });
+  run.world.run([&] { return have_ended(all) || run.world.now() > began + kSqliteEndWithin; });
   for (const auto& process : run.world.processes()) {
-    if (!process->ended() && run.world.failure().empty()) all.violated("I11", process->name + " does not come to its end");
+    if (!process->ended() && all.follower_of(*process) == nullptr && run.world.failure().empty())
+      all.violated("I11", process->name + " does not come to its end");
   }
   const auto number = static_cast<std::uint32_t>(run.machines.size()) + 1;
   run.machines.push_back(std::make_unique<Machine>(run.world, number));
@@ -129,11 +231,17 @@ void heal_sqlite(SqliteRun& all) {
   Process& p = run.world.start(number, "healer", [&](Process& self) { sqlite_healer(all, self, machine, healed); });
   run.world.run([&] { return p.ended() || run.world.now() > heal_began + kSqliteHealWithin; });
   if (!healed) all.violated("I11", fmt::format("nobody became owner and committed within {} s after the faults stopped", kSqliteHealWithin / kSecond));
+  if (healed) bring_followers_home(all);
   run.world.drain();
   run.world.run([&] { return run.bucket.on_their_way == 0; });
 }
 
 }  // namespace
+
+bool SqliteRun::others_ended(const Process& process) const {
+  const auto& processes = run.world.processes();
+  return std::all_of(processes.begin(), processes.end(), [&](const auto& p) { return p->ended() || p.get() == &process || follower_of(*p) != nullptr; });
+}
 
 // It lies behind the common point in the history that ended there. An answer may come later than that.
 bool cut_away(const SqliteRun& all, const CommitTold& told) {
@@ -180,6 +288,29 @@ void check_commits(SqliteRun& all) {
   }
 }
 
+// An admin's act was at the tail he saw: nothing acknowledged lay behind it in the history that it ended.
+void check_admin(SqliteRun& all) {
+  const auto history = [](const Offset& offset) { return offset.text.substr(0, offset.text.find('.')); };
+  for (const Offset& tail : all.seen_tails) {
+    for (const auto& [id, told] : all.commits) {
+      if (told.acknowledged && history(told.covered) == history(tail) && tail < told.covered)
+        all.violated("I3",
+                     fmt::format("commit {} was acknowledged at '{}', behind '{}', where an admin had ended that history", id, told.covered.text, tail.text));
+    }
+  }
+}
+
+// Of everything that anybody read: what breaks a rule is nowhere (I4), nothing is there twice (I3).
+void check_records(SqliteRun& all) {
+  std::set<std::tuple<Incarnation, Epoch, ClaimId, Sequence>> seen;
+  for (const auto& [offset, record] : all.records) {
+    if (all.run.history.illegal.count(digest_of(record.payload).value) != 0)
+      all.violated("I4", fmt::format("what breaks a rule is in the stream before '{}'", offset));
+    if (!seen.emplace(record.incarnation, record.epoch, record.claim_id, record.sequence).second)
+      all.violated("I3", fmt::format("sequence {} of epoch {} is in the stream a second time before '{}'", record.sequence.value, record.epoch.value, offset));
+  }
+}
+
 }  // namespace
 
 Verdict run_sqlite_seed(const Settings& settings, StackPool& stacks, Sometimes& sometimes) {
@@ -200,8 +331,10 @@ Verdict run_sqlite_seed(const Settings& settings, StackPool& stacks, Sometimes& 
   Machine& last = *run.machines.back();
   world.at(random.between(0, 3'000) * kMilli, [&all, &last] { all.run.world.start(last.number, "reader", [&](Process& p) { sqlite_reader(all, p, last); }); });
   if (all.may.tends) world.at(0, [&all, &last] { all.run.world.start(last.number, "caretaker", [&](Process& p) { sqlite_caretaker(all, p, last); }); });
-  if (all.may.restores || all.may.removes || all.may.adopts)
-    world.at(0, [&all, &last] { all.run.world.start(last.number, "admin", [&](Process& p) { sqlite_admin(all, p, last); }); });
+  world.at(0, [&all, &last] { all.run.world.start(last.number, "operator", [&](Process& p) { sqlite_operator(all, p, last); }); });
+  plan_followers(all);
+  plan_standby(all);
+  for (std::uint64_t i = 1 + random.below(2); i > 0; --i) world.at(random.between(2'000, 12'000) * kMilli, [&all] { start_fencer_of(all); });
   if (all.may.offline) plan_outage(all);
   if (all.may.clones) world.at(random.between(3'000, 12'000) * kMilli, [&all] { clone_cache(all); });
   const Nanos until = random.between(kSqliteFaultTime, 2 * kSqliteFaultTime);
@@ -210,6 +343,8 @@ Verdict run_sqlite_seed(const Settings& settings, StackPool& stacks, Sometimes& 
 
   heal_sqlite(all);
   if (world.failure().empty()) check_commits(all);
+  check_records(all);
+  check_admin(all);
   world.drain();
   if (!world.failure().empty()) all.violated("end", world.failure());
   return Verdict{run.history.violations, world.trace_hash(), world.steps(), all.records.size()};

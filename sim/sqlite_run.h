@@ -21,11 +21,35 @@ struct CommitTold {
   bool synced_here = false;  // synchronous=FULL: power takes it no more
   bool acknowledged = false; // COMMIT in replicated mode, or covered by a synced() that answered
   Offset covered;            // the stream reaches at least there with it
+  Nanos acknowledged_at = 0;
   std::uint64_t at_step = 0;
 };
 
+// A place where one follower runs, dies and is started again, with the copy it left.
+struct FollowerSeat {
+  std::string name;
+  Machine* machine = nullptr;
+  std::string cache_root;
+  int lives = 1;
+  std::uint32_t starts = 0;
+  Process* process = nullptr;      // its newest life
+  bool died_in_batch = false;      // the life before ended between a frame of its WAL and the index that shows it
+  std::set<std::uint64_t> seen{};  // rows that were shown
+  Signal* at_checkpoint = nullptr;  // of a reader that begins just then
+  bool arrived = false;            // in the end it showed the final database
+};
+
+// The same of the standby.
+struct StandbySeat {
+  Machine* machine = nullptr;
+  std::string cache_root;
+  int lives = 1;
+  std::uint32_t starts = 0;
+  Process* process = nullptr;
+};
+
 struct SqliteSettings {  // what this run may do
-  bool restores = false, removes = false, adopts = false, clones = false, tends = true, offline = false, disk_faults = false;
+  bool restores = false, removes = false, adopts = false, clones = false, tends = true, offline = false, disk_faults = false, home_sync_faults = false;
 };
 
 struct SqliteRun {
@@ -35,10 +59,21 @@ struct SqliteRun {
   SqliteSettings may;
   std::map<std::uint64_t, CommitTold> commits;                              // by id: COMMIT answered OK
   std::map<std::pair<std::string, std::uint64_t>, std::string> acknowledged_by;  // (incarnation, epoch) → who was acknowledged under it (I5)
-  std::vector<Offset> cuts;                                                 // a restore that succeeded kept what lies before (and no more)
-  bool history_lost = false;   // raw copies were put back, or the stream was removed: commits acknowledged so far may be gone
+  std::vector<Offset> seen_tails;  // … and each act of an admin that succeeded saw that tail in the history it ended
+  std::vector<Offset> cuts;  // a restore that succeeded kept what lies before (and no more)
+  bool history_lost = false;  // raw copies were put back, or the stream was removed: commits acknowledged so far may be gone
   std::uint64_t lost_before_step = 0;
   std::uint64_t next_id = 0;
+  std::vector<std::unique_ptr<FollowerSeat>> followers;
+  StandbySeat standby;
+  bool others_ended(const Process& process) const;  // all but this one and the followers
+  FollowerSeat* follower_of(const Process& process) const {
+    for (const auto& seat : followers) {
+      if (seat->process == &process) return seat.get();
+    }
+    return nullptr;
+  }
+  Offset final_offset;  // the stream reaches at least there with all of them; empty: not yet
   std::set<std::uint64_t> final_ids;  // rows of the database in the end, by a cold open
   std::vector<std::string> diverged;  // handles that were told so
   std::map<std::string, core::Record> records;  // every record that anybody read, by offset
@@ -49,22 +84,24 @@ struct SqliteRun {
 // The bodies of processes.
 void sqlite_application(SqliteRun& run, Process& process, Slot& slot);
 void sqlite_healer(SqliteRun& run, Process& process, Machine& machine, bool& healed);
-void sqlite_reader(SqliteRun& run, Process& process, Machine& machine);     // follows; never sees a hole, also below a trim
+void sqlite_follower(SqliteRun& run, Process& process, FollowerSeat& seat);
+void sqlite_standby(SqliteRun& run, Process& process, StandbySeat& seat);
+void sqlite_reader(SqliteRun& run, Process& process, Machine& machine);  // follows; never sees a hole, also below a trim
 void sqlite_caretaker(SqliteRun& run, Process& process, Machine& machine);  // compacts and trims with whatever token it saw last
-void sqlite_admin(SqliteRun& run, Process& process, Machine& machine);      // restores, removes, adopts
-void sqlite_restore(SqliteRun& run, Process& process, Machine& machine);    // once, now, to a place of the current history
-void sqlite_adopt(SqliteRun& run, Process& process, Machine& machine);      // once, now
-void sqlite_remove(SqliteRun& run, Process& process, Machine& machine);     // once, now
+void sqlite_operator(SqliteRun& run, Process& process, Machine& machine);  // looks at everything, trims; restores, removes, adopts
+void sqlite_restore(SqliteRun& run, Process& process, Machine& machine);  // once, now, to a place of the current history
+void sqlite_adopt(SqliteRun& run, Process& process, Machine& machine);  // once, now
+void sqlite_remove(SqliteRun& run, Process& process, Machine& machine);  // once, now
 // Whether a restore or a removal may have taken it.
 bool cut_away(const SqliteRun& run, const CommitTold& told);
 
 // Short lives of a database, without faults. All of them on one machine, with the home's directory on the same disk.
 enum class Life : std::uint8_t {
-  local,       // durability=local: acknowledgements, checkpoints of every kind, WAL restarts, VACUUM, snapshots, a second opening
+  local,  // durability=local: acknowledgements, checkpoints of every kind, WAL restarts, VACUUM, snapshots, a second opening
   local_full,  // the same with synchronous=FULL: every COMMIT that returned is there
   replicated,  // the same with durability=replicated
-  rivals,      // two caches by turns: one leaves unsent commits, the other commits and snapshots, the first comes back (salvage, cold rebuild)
-  histories,   // restored, adopted, deleted and made anew, commits in between
+  rivals,  // two caches by turns: one leaves unsent commits, the other commits and snapshots, the first comes back (salvage, cold rebuild)
+  histories,  // restored, adopted, deleted and made anew, commits in between
 };
 inline constexpr std::array<std::string_view, 5> kLives = {"local", "local-full", "replicated", "rivals", "histories"};
 void sqlite_life(SqliteRun& run, Process& process, Machine& machine, Life life);
@@ -80,7 +117,7 @@ void collect_rows(SqliteRun& run, Machine& machine, std::set<std::uint64_t>& in_
 struct PrefixOptions {
   unsigned jobs = 2;
   bool thorough = false;
-  std::string life;        // of kLives; empty: all
+  std::string life;  // of kLives; empty: all
   std::uint64_t sync = 0;  // only before this one; 0: before each
 };
 int replay_prefixes(const PrefixOptions& options);

@@ -41,6 +41,9 @@ class SimSqlite {
   SqliteNode& node(SimFs& fs, SimFs::InodeId inode);
   void opened(SqliteFile& file);
   void closed(SqliteFile& file);
+  std::function<void(Process& process)> on_checkpoint;  // a process begins one
+  // A process asked for read marks 1 to 4 at once, to begin a WAL anew. got: it had them, and gives them back; beside: somebody reads with mark 0 meanwhile.
+  std::function<void(Process& process, bool got, bool beside)> on_wal_ends;
   std::uint64_t foreign_locks(const SimFs& fs, SimFs::InodeId inode, std::uint64_t at, std::uint64_t bytes, std::uint32_t process) const;
 
  private:

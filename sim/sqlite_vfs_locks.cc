@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint64_t kLockBytesAt = 0x40000000;     // PENDING_BYTE, RESERVED_BYTE, the shared range (os.h)
 constexpr std::uint64_t kLockBytes = 512;
 constexpr std::uint64_t kSlotBytesAt = 120;            // of the -shm file (wal.c); behind the slots the byte of the dead man's switch
+constexpr int kWriteSlot = 0, kCheckpointSlot = 1, kReadSlots = 3;  // wal.c
 constexpr std::uint32_t kLockWaits = 40, kBarrierWaits = 25;  // per mille
 
 // A turn for the others, now and then. False: the process is dead.
@@ -123,20 +124,26 @@ int lock_memory(sqlite3_file* f, int offset, int n, int flags) {
   if (!file.node) return SQLITE_IOERR_SHMLOCK;
   const auto slots = std::span(file.node->slots).subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(n));
   const bool shared = (flags & SQLITE_SHM_SHARED) != 0;
+  const bool ends_wal = offset == kReadSlots + 1 && n == kSlots - kReadSlots - 1 && !shared;
   if ((flags & SQLITE_SHM_UNLOCK) != 0) {
+    if (ends_wal && !file.process->dead && file.sqlite->on_wal_ends)
+      file.sqlite->on_wal_ends(*file.process, true, !file.node->slots.at(kReadSlots).shared.empty());
     for (auto& slot : slots) {
       if (shared) std::erase(slot.shared, &file);
       if (!shared && slot.exclusive == &file) slot.exclusive = nullptr;
     }
+    if (offset == kWriteSlot && !file.process->dead) file.process->wal_unpublished = false;
     static_cast<void>(turn(file, kBarrierWaits));
     return SQLITE_OK;
   }
   if (!turn(file, kLockWaits)) return SQLITE_IOERR_SHMLOCK;
-  for (const auto& slot : slots) {
-    if (slot.exclusive != nullptr && slot.exclusive != &file) return SQLITE_BUSY;
-    const bool read = std::any_of(slot.shared.begin(), slot.shared.end(), [&](const SqliteFile* other) { return other != &file; });
-    if (!shared && read) return SQLITE_BUSY;
-  }
+  const bool held = std::any_of(slots.begin(), slots.end(), [&](const auto& slot) {
+    if (slot.exclusive != nullptr && slot.exclusive != &file) return true;
+    return !shared && std::any_of(slot.shared.begin(), slot.shared.end(), [&](const SqliteFile* other) { return other != &file; });
+  });
+  if (held && ends_wal && file.sqlite->on_wal_ends) file.sqlite->on_wal_ends(*file.process, false, false);
+  if (held) return SQLITE_BUSY;
+  if (offset == kCheckpointSlot && n == 1 && file.sqlite->on_checkpoint) file.sqlite->on_checkpoint(*file.process);
   for (auto& slot : slots) {
     if (!shared) slot.exclusive = &file;
     if (shared && std::find(slot.shared.begin(), slot.shared.end(), &file) == slot.shared.end()) slot.shared.push_back(&file);

@@ -72,7 +72,7 @@ void SimStore::send_late(const std::string& key, ByteView bytes, Nanos delay, bo
 Result<home::PutOutcome> SimStore::put_if_absent(const std::string& key, ByteView bytes) {
   using home::PutOutcome;
   if (process_.dead) return world_.yield(), failed(Outcome::unavailable, "lost its caller at", key);
-  ++process_.writes;
+  ++process_.writes, ++process_.home_writes;
   BucketFaults& faults = bucket_.faults;
   Random& random = world_.random();
   if (random.chance(faults.refused)) {
@@ -104,7 +104,7 @@ Result<home::PutOutcome> SimStore::put_if_absent(const std::string& key, ByteVie
 }
 
 Result<> SimStore::put(const std::string& key, ByteView bytes) {
-  ++process_.writes;
+  ++process_.writes, ++process_.home_writes;
   if (auto ok = asked(key); !ok) return ok;
   if (world_.random().chance(bucket_.faults.late)) send_late(key, bytes, world_.random().between(1, bucket_.faults.late_ms) * kMilli, true);
   bucket_.objects[key] = to_bytes(bytes);
@@ -128,7 +128,7 @@ Result<std::vector<std::string>> SimStore::list(const std::string& folder, const
 }
 
 Result<> SimStore::erase(const std::string& key) {
-  ++process_.writes;
+  ++process_.writes, ++process_.home_writes;
   if (auto ok = asked(key); !ok) return ok;
   world_.note("bucket.erase", key, bucket_.objects.erase(key));
   return {};

@@ -55,6 +55,8 @@ struct Process {
   std::uint32_t strike_in = 0;            // port calls until something happens to it; 0: nothing planned
   std::int64_t link = 1;                  // how many times slower than usual it reaches disks and buckets
   std::uint64_t writes = 0;               // changes asked of any disk or bucket
+  std::uint64_t home_writes = 0;          // … of the home
+  bool wal_unpublished = false;           // it wrote to a WAL, and its index does not say so yet
   std::vector<std::unique_ptr<Task>> tasks;
   std::unique_ptr<Runtime> runtime;
   bool ended() const;                     // no task left

@@ -53,8 +53,13 @@ struct ExportOptions {
   std::string name, file;
 };
 struct ReplicateOptions {
-  std::string name, file;
-  bool once = false;  // up to what is there now, and no further
+  std::string name, file;  // no file, with takeover: the local copy of this machine
+  bool once = false;       // up to what is there now, and no further
+  bool takeover = false;   // a standby: claims when the owner is gone, and ends
+  std::string term = "30s", owner;  // with takeover
+};
+struct HandoverOptions {
+  std::string name, within = "10s";
 };
 struct ListOptions {
   std::string prefix;
@@ -89,6 +94,7 @@ int run_verify(const Common&, const VerifyOptions&);
 int run_import(const Common&, const ImportOptions&);
 int run_export(const Common&, const ExportOptions&);
 int run_replicate(const Common&, const ReplicateOptions&);
+int run_handover(const Common&, const HandoverOptions&);
 int run_list(const Common&, const ListOptions&);
 int run_snapshot(const Common&, const SnapshotOptions&);
 int run_restore(const Common&, const RestoreOptions&);

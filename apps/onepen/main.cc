@@ -179,13 +179,31 @@ class CommandLine {
         "replicate", "Keep a SQLite file up to date with a database, for any program to read", [this] { return run_replicate(common_, replicate_); },
         "onepen replicate app --to app.db           until it is stopped (Ctrl-C); started again, it goes on from where it was\n"
         "  onepen replicate app --to app.db --once    what is there now\n"
-        "  sqlite3 -readonly app.db                   meanwhile: readers never wait, and see whole transactions only"));
+        "  sqlite3 -readonly app.db                   meanwhile: readers never wait, and see whole transactions only\n"
+        "  onepen replicate app --takeover && exec service   a standby: ends when the owner is gone, and the service opens a warm copy"));
     replicate->add_option("name", replicate_.name, "The database")->required()->type_name("NAME");
     replicate->add_option("--to", replicate_.file, "The file: a new one, or a replica of this database; FILE-onepen beside it holds what is known of it")
-        ->required()
         ->check(not_empty("The name of the file"))
         ->type_name("FILE");
-    replicate->add_flag("--once", replicate_.once, "Bring it up to date and end");
+    auto* once = replicate->add_flag("--once", replicate_.once, "Bring it up to date and end");
+    auto* takeover = replicate->add_flag(
+        "--takeover", replicate_.takeover,
+        "Stand by: when the owner ends, hands over or is silent for the term, claim, let go and end; without --to the local copy is kept warm");
+    takeover->excludes(once);
+    replicate
+        ->add_option("--term", replicate_.term, "With --takeover: an owner that is silent so long is gone (an owner that told a longer term= is given that)")
+        ->needs(takeover)
+        ->capture_default_str()
+        ->type_name("TIME");
+    replicate->add_option("--owner", replicate_.owner, "With --takeover: a name for people, shown by history")->needs(takeover)->type_name("TEXT");
+
+    auto* handover = add_common(add(
+        "handover", "Ask the owner to hand a database over to a standby", [this] { return run_handover(common_, handover_); },
+        "onepen handover app    the owner sends what is pending and lets go, the standby claims; refused commits are made once more, there"));
+    handover->add_option("name", handover_.name, "The database")->required()->type_name("NAME");
+    handover->add_option("--within", handover_.within, "Give up when it has not happened so soon; then nothing has changed")
+        ->capture_default_str()
+        ->type_name("TIME");
   }
 
   void add_mending() {
@@ -284,6 +302,7 @@ class CommandLine {
   ImportOptions import_{};
   ExportOptions export_{};
   ReplicateOptions replicate_{};
+  HandoverOptions handover_{};
   ListOptions list_{};
   SnapshotOptions snapshot_{};
   SalvageOptions salvage_{};

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -42,6 +43,9 @@ struct OpenOptions {
   std::string owner_name;           // for people; at most 256 bytes
   std::string cache_root;           // folder of local copies, absolute; empty: ONEPEN_CACHE, else ~/.cache/onepen
   bool offline = false;  // durability=local: when the home is out of reach, open from a trusted local copy; goes live when nobody opened meanwhile
+  // Gives signs of life, so that a standby (onepen/follower.h), or an open with Takeover::if_dead, can tell within so long that this owner is gone; and can be asked
+  // to hand over. With if_dead: how long open() watches. None: no signs, and 30 s. At least 100 ms.
+  std::optional<Duration> term{};
   bool confirm_reads = false;  // each read transaction is first confirmed by the home
   Duration notice_within{1'000};  // how soon an idle owner notices that it was fenced
   // How long a COMMIT waits for the home before it fails. When the home refused it for certain (its disk is full) it is taken back, and the handle goes on; when
@@ -92,6 +96,7 @@ class Database {
   Result<> close(Duration flush = Duration{5'000});
 
  private:
+  friend class Follower;  // take_over()
   explicit Database(std::shared_ptr<struct DatabaseState> state) : state_(std::move(state)) {}
   std::shared_ptr<struct DatabaseState> state_;
 };

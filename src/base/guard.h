@@ -40,7 +40,24 @@ namespace onepen {
   X(local_published)      /* durability=local: a commit is sent only once SQLite has published it */ \
   X(self_claim_conditional) /* a claim that nobody asked for is over our own claim, exactly one epoch above */ \
   X(synced_confirms_after) /* synced() answers after a look at the stream begun after the last acknowledgement (I8) */ \
-  X(reset_final)          /* a reset handle accepts nothing more (I7) */
+  X(silence_was_watched)  /* only time in which the owner was looked for counts as its silence */ \
+  X(standby_conditional)  /* a standby claims only over the claim, and at the tail, that it watched */ \
+  X(reset_final)          /* a reset handle accepts nothing more (I7) */ \
+  X(claim_tail)           /* a claim over a tail lands only upon that tail */ \
+  X(admin_sees_tail)      /* what an admin does to a stream happens only at the tail he saw */ \
+  X(b7_floor_kept)        /* a new history keeps the epoch floor: no epoch is given twice (I5) */ \
+  X(b7_voids_epoch)       /* a new history ends the epoch before it; only a claim counts after it */ \
+  X(b7_cut)               /* what lies behind the common point of a restored history is no part of the stream */ \
+  X(commit_fits)          /* a commit is applied only upon the database it was made on, and leaves the sum it says (I9) */ \
+  X(reads_confirmed)      /* reads=confirmed: the home is asked after the read began (I8) */ \
+  X(trimmed_to_salvage)   /* pending commits whose place was trimmed, and of which nothing says where they are, move to salvage */ \
+  X(read_nothing_unsent)  /* a follower takes no copy with commits that are not in the stream (I9) */ \
+  X(live_whole_batch)     /* a follower's readers see whole commits: the index of its WAL moves over a batch when all its frames are there (I9) */ \
+  X(live_all_copied)      /* its WAL begins anew only when the database file has all of it (I9) */ \
+  X(live_readers_free)    /* … and nobody reads from it (I9) */ \
+  X(follow_reads_anew)    /* a follower whose place is gone reads the stream anew (I11) */ \
+  X(wait_until_shown)     /* wait_for() answers when readers that begin see the offset (I8) */ \
+  X(stale_refused)        /* max_staleness: a read begins only when the home was asked recently (I8) */
 
 enum class Guard {
 #define ONEPEN_GUARD(name) name,

@@ -295,7 +295,7 @@ Decision apply(StreamState& s, const ClaimCommand& c) {
     return d;
   }
   if (unfenced(s, c.producer, c.claim_id, d) || other_history(s, c.incarnation, false, d) || claim_decides(s, c, d)) return d;
-  if (tail_moved(s, c.if_tail, d)) return d;
+  if (guard_on(Guard::claim_tail) && tail_moved(s, c.if_tail, d)) return d;
   if (s.closed) {
     refuse(d, Outcome::closed, Why::closed);
     return d;

@@ -1,6 +1,7 @@
 // Everything that happens to a stream besides appends and claims: create, the owner's other changes, admin acts, sweep, fork.
 #include <algorithm>
 
+#include "base/guard.h"
 #include "core/fence.h"
 #include "core/fence_rules.h"
 
@@ -13,16 +14,18 @@ namespace {
 // `kept`: the new history holds everything the old one held, so what is known of its epochs stays true.
 void begin_incarnation(StreamState& s, Incarnation incarnation, Position tail, Epoch floor, bool kept) {
   Producer& p = s.owner;
-  close_epoch(p, kClosedEpochsKept);
-  p.live = false;
-  p.claim_id = ClaimId{};
-  p.last = Sequence{};
-  p.claim = StoredClaim{};
-  p.epoch = std::max(p.epoch, floor);
+  if (guard_on(Guard::b7_voids_epoch)) {
+    close_epoch(p, kClosedEpochsKept);
+    p.live = false;
+    p.claim_id = ClaimId{};
+    p.last = Sequence{};
+    p.claim = StoredClaim{};
+  }
+  p.epoch = guard_on(Guard::b7_floor_kept) ? std::max(p.epoch, floor) : Epoch{};
   if (!kept) forget(p);
   if (floor.value != 0) forget_through(p, floor);
   for (auto& [id, producer] : s.producers) forget(producer);
-  s.incarnation = incarnation;
+  if (guard_on(Guard::b7_voids_epoch)) s.incarnation = incarnation;
   s.tail = tail;
   s.start = std::min(s.start, tail);
   s.snapshot = std::min(s.snapshot, tail);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/guard.h"
 #include "core/fence_codec.h"
 #include "core/fence_view.h"
 #include "support/counting_new.h"
@@ -46,6 +47,31 @@ AppendCommand next_append(const StreamState& state) {
   c.next = Position{state.tail.high, state.tail.low + 1};
   c.time_ms = 8;
   return c;
+}
+
+// ---- new histories (B7)
+
+TEST(FenceHistory, VoidsTheEpochBeforeIt) {
+  const auto old_owner_after = [] {
+    StreamState state = made();
+    EXPECT_TRUE(claim(state, 1, kA).ok());
+    AppendCommand late = next_append(state);
+    AdminCommand adopt;
+    adopt.act = AdminAct::adopt;
+    adopt.incarnation = kHistory;
+    adopt.tail = state.tail;
+    adopt.next_incarnation = Incarnation{0x3333, 0x4444};
+    adopt.next_tail = Position{state.tail.high + 1, 0};
+    adopt.kept = true;
+    adopt.time_ms = 9;
+    EXPECT_TRUE(apply(state, adopt).ok());
+    late.next = Position{state.tail.high + 1, 1};
+    return apply(state, late).outcome;
+  };
+  EXPECT_EQ(old_owner_after(), Outcome::incarnation_changed);
+  set_guard(Guard::b7_voids_epoch, false);
+  EXPECT_EQ(old_owner_after(), Outcome::applied);
+  set_guard(Guard::b7_voids_epoch, true);
 }
 
 // ---- memory

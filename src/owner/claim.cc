@@ -98,6 +98,7 @@ Result<core::ClaimReceipt> Claim::drive(core::Event event) {
     }
     ONEPEN_CHECK(effects.wake_at.has_value(), "a claim that is not decided waits for something");
     if (*effects.wake_at > gives_up) return tl::unexpected(no_answer());
+    if (options_.interrupted != nullptr && options_.interrupted->load()) return tl::unexpected(no_answer());
     if (!pause_until(runtime_, *effects.wake_at)) return tl::unexpected(stopped_open(name_));
     event = core::Tick{};
   }

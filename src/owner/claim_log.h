@@ -24,6 +24,7 @@ struct WrittenClaim {
 };
 
 inline constexpr std::size_t kClaimRecordBytes = 112;  // docs/formats/claim-log.md
+inline constexpr std::size_t kClaimsAgain = 64;
 inline constexpr std::size_t kMaxClaimLogBytes = kClaimRecordBytes * 4096;  // at this size the file is begun anew with its last record
 
 Bytes encode(const WrittenClaim& claim);                       // exactly kClaimRecordBytes
@@ -40,12 +41,13 @@ class DiskClaimLog : public ClaimLog {
 
  private:
   DiskClaimLog(io::Disk& disk, std::string path) : disk_(disk), path_(std::move(path)) {}
-  Result<> begin_anew();
+  io::DiskResult<> begin_anew(ByteView record);
   io::Disk& disk_;
   std::string path_;
   std::uint64_t size_ = 0;  // up to the end of the last whole record
   Epoch highest_{};
   std::optional<WrittenClaim> last_{};
+  Bytes again_;  // the newest records of processes before this one, until it writes its first
   bool poisoned_ = false;  // a sync failed: nothing about the file is known any more
 };
 

@@ -94,6 +94,21 @@ TEST_F(ClaimLogTest, AFlippedBitInTheLastRecordIsATornTailAndBeforeItDamage) {
   EXPECT_EQ(log.error().outcome, Outcome::invalid);
 }
 
+// Its process was killed, or ended, after a sync that failed: the page cache shows the record, the disk never gets it.
+TEST_F(ClaimLogTest, WhatAFailedSyncOfAnEarlierProcessDroppedIsWrittenAgain) {
+  ASSERT_TRUE(open()->write_ahead(request(1), {}));
+  {
+    auto log = open();
+    ASSERT_TRUE(disk->write_at(path, 0, Bytes(kClaimRecordBytes), true));  // what a loss of power leaves of the first one
+    ASSERT_TRUE(log->write_ahead(request(2), {}));
+    ASSERT_TRUE(log->write_ahead(request(3), {}));
+  }
+  auto log = open();
+  ASSERT_TRUE(log);
+  EXPECT_EQ(log->last()->epoch, Epoch{3});
+  EXPECT_EQ(std::filesystem::file_size(path), 3 * kClaimRecordBytes);
+}
+
 TEST_F(ClaimLogTest, ANewerFormatIsNamed) {
   Bytes record = encode(WrittenClaim{Epoch{1}, {}, {}, {}});
   record[7] = std::byte{'2'};

@@ -49,7 +49,7 @@ class Opening {
       notice_ = *waited;
       if (seen = look(); !seen) return tl::unexpected(seen.error());
     }
-    const auto plan = plan_takeover(runtime_, stream_, options_, *seen);
+    const auto plan = options_.watched ? Result<ClaimPlan>(*options_.watched) : plan_takeover(runtime_, stream_, options_, *seen);
     if (!plan) return tl::unexpected(plan.error());
     if (*seen) {
       if (auto warm = warm_up((*seen)->tail); !warm) return tl::unexpected(warm.error());

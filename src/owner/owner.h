@@ -68,6 +68,12 @@ struct SelfClaim {
 // An owner that ended in peace (its `released` record is there) is no owner to if_dead and never: they claim over it at once, conditionally.
 enum class TakeoverMode : std::uint8_t { always, if_dead, never };
 
+// What a claim must be conditional on; nothing: unconditional.
+struct ClaimPlan {
+  std::optional<ClaimId> over{};
+  std::optional<Offset> if_tail{};
+};
+
 struct Progress {
   std::string_view step;  // "warm", "claim", "read", "wait"
   std::uint64_t done_bytes = 0, total_bytes = 0;  // total 0: not known
@@ -79,15 +85,21 @@ struct Options {
   TakeoverMode takeover = TakeoverMode::always;
   bool create = true;  // make the stream when absent
   bool absent_is_away = false;  // a stream that this machine has read, and of which nothing is there, is told as `unavailable`: it can go on without the home
+  // Whoever opens has watched the owner itself (a standby): the claim lands only upon what it saw. Then if_dead and never do not look once more.
+  std::optional<ClaimPlan> watched{};
   std::optional<SelfClaim> self_claim{};  // then `takeover`, `create` and the flapping guard play no part
-  std::chrono::nanoseconds term{std::chrono::seconds(30)};  // if_dead watches this long
+  std::chrono::nanoseconds term{std::chrono::seconds(30)};  // if_dead watches this long; with `liveness` an owner gives four signs of life in it
   std::chrono::nanoseconds notice_within{std::chrono::seconds(1)};  // an idle owner looks at the stream this often
   bool liveness = false;  // keep a liveness object (a standby is configured)
+  // With `liveness`: a standby stands ready to take over (names itself). Called on the owner's thread, once for each that does; the owner may hand over to it, and
+  // need not. Looked for every `notice_within`. successor_of().
+  std::function<void(const std::string& successor)> on_successor{};
   std::size_t max_undecided = 256;  // appends in one batch in flight (fence.md)
   std::uint64_t max_batch_bytes = 8u << 20;
   std::uint64_t max_queue_bytes = 64u << 20;  // submit() blocks above it
   std::function<void(const Progress&)> progress{};
   Log log{};
+  const std::atomic<bool>* interrupted = nullptr;  // true: open() ends soon (unavailable), where it waits; outlives it
   std::string endpoint{};  // where this owner serves; named in its `ready` record, may stay empty
   std::chrono::nanoseconds open_within{std::chrono::seconds(30)};  // open() gives up (unavailable, unknown) when the home gives no answer this long
   // An open that would be the change of owner after this many without a database commit waits: flap_wait, doubling with each further one, at most
@@ -109,6 +121,15 @@ struct Status {
   std::string trouble{};  // the home's last words when it does not take what is pending ("No space left on device"); empty when it does, or was not asked
   std::string notice{};  // what whoever opened it should be told although it succeeded: that the open had to wait, and why; often empty
 };
+
+inline constexpr std::chrono::milliseconds kMostTerm{std::chrono::hours(24)};
+// What an owner's liveness object says: how often it was written, and the owner's term, so that a watcher with a shorter one of its own waits as long.
+std::string sign_of_life(std::uint64_t number, std::chrono::nanoseconds term);
+std::chrono::nanoseconds term_told(ByteView sign);  // 0: none was told
+// Liveness objects beside the owner's own (Stream::beat, pulse): who stands ready to take over from it, and that an admin asked for that. Empty content: nobody.
+std::string successor_object(const std::string& liveness);
+std::string handover_object(const std::string& liveness);
+inline constexpr std::size_t kMostSuccessorBytes = 512;  // of their content: text for people
 
 inline constexpr std::size_t kKeptFates = 4096;
 // Every owner's first append behind its claim (which is sequence 0) is its `ready` record: what is submitted comes after it.

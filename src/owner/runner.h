@@ -69,6 +69,8 @@ class Runner : public Owner {
   void tell_listeners() ONEPEN_EXCLUDES(mutex_);
   bool sleep();  // until mail or the next thing to do; false: the process is being stopped
   void beat_when_due();
+  void look_for_successor();
+  std::string liveness() const { return options_.info.liveness.empty() ? to_text(writer_.claim_id()) : options_.info.liveness; }
   void end() ONEPEN_EXCLUDES(mutex_);
 
   Runtime& runtime_;
@@ -83,8 +85,9 @@ class Runner : public Owner {
   bool ids_used_ = true;  // those of moment_: the next step needs new ones
   std::optional<core::Request> request_;
   std::optional<Instant> wake_at_;
-  std::optional<Instant> beat_at_;
+  std::optional<Instant> beat_at_, ask_at_;
   std::uint64_t beats_ = 0;
+  std::string successor_;  // as it was told
 
   ResetListeners listeners_;
 

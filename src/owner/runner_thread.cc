@@ -10,6 +10,7 @@ namespace onepen::owner {
 
 void Runner::run() {
   if (options_.liveness) beat_at_ = runtime_.now();
+  if (options_.liveness && options_.on_successor) ask_at_ = runtime_.now();
   step(core::Tick{});  // learns when to look
   while (true) {
     Mail mail = take();
@@ -19,6 +20,7 @@ void Runner::run() {
     if (mail.leave) break;
     tell_listeners();
     beat_when_due();
+    look_for_successor();
     if (request_) {
       const core::Request request = std::move(*request_);
       request_.reset();
@@ -158,6 +160,7 @@ void Runner::tell_listeners() {
 bool Runner::sleep() {
   Instant until = wake_at_.value_or(Instant::max());
   if (beat_at_) until = std::min(until, *beat_at_);
+  if (ask_at_) until = std::min(until, *ask_at_);
   const Instant before = runtime_.now();
   if (until > before && work_->wait_until(until)) return true;
   const Instant now = runtime_.now();
@@ -174,10 +177,25 @@ void Runner::beat_when_due() {
     beat_at_.reset();
     return;
   }
-  const std::string liveness = options_.info.liveness.empty() ? to_text(writer_.claim_id()) : options_.info.liveness;
-  const std::string content = std::to_string(++beats_);
-  (void)stream_->beat(liveness, as_bytes(content));
+  const std::string content = sign_of_life(++beats_, options_.term);
+  (void)stream_->beat(liveness(), as_bytes(content));
   beat_at_ = runtime_.now() + options_.term / 4;
+}
+
+// A standby that stands ready says so beside our own sign of life.
+void Runner::look_for_successor() {
+  if (!ask_at_ || runtime_.now() < *ask_at_) return;
+  if (!std::holds_alternative<core::Owning>(writer_.state())) {
+    ask_at_.reset();
+    return;
+  }
+  if (const auto found = stream_->pulse(successor_object(liveness()))) {
+    std::string now = *found ? std::string(as_text(**found)).substr(0, kMostSuccessorBytes) : std::string();
+    const bool another = now != successor_;
+    successor_ = std::move(now);
+    if (another && !successor_.empty()) options_.on_successor(successor_);
+  }
+  ask_at_ = runtime_.now() + options_.notice_within;
 }
 
 void Runner::end() {

@@ -24,10 +24,12 @@ class Watch {
   Result<ClaimPlan> run() {
     first_pulse_ = pulse();
     const Instant from = runtime_.now();
-    const Instant until = from + options_.term;
-    const auto slice = std::max<std::chrono::nanoseconds>(options_.term / kSlicesOfATerm, kLeastSlice);
+    const auto term = std::max<std::chrono::nanoseconds>(options_.term, first_pulse_ ? term_told(*first_pulse_) : std::chrono::nanoseconds{});
+    const Instant until = from + term;
+    const auto slice = std::max<std::chrono::nanoseconds>(term / kSlicesOfATerm, kLeastSlice);
     while (runtime_.now() < until) {
       const Instant before = runtime_.now();
+      if (options_.interrupted != nullptr && options_.interrupted->load()) return tl::unexpected(stopped());
       if (options_.progress) options_.progress({"watch", 0, 0, "waiting for a sign of life of the owner"});
       const auto more = stream_.wait(seen_.tail, std::min<Instant>(until, before + slice));
       if (!more || *more) {
@@ -122,6 +124,7 @@ std::optional<std::string> wait_for_calm(Runtime& runtime, const std::string& st
   const Instant until = runtime.now() + wait;
   while (runtime.now() < until) {
     if (options.progress) options.progress({"wait", 0, 0, now});
+    if (options.interrupted != nullptr && options.interrupted->load()) return {};
     if (!pause_until(runtime, std::min<Instant>(until, runtime.now() + kProgressEvery))) return {};
   }
   return fmt::format("{}, and the last one did not end in peace; this open waited {} ms. To read only, open with mode=ro: that changes no owner.", changed, ms);

@@ -27,12 +27,6 @@ class Persistence {
   std::chrono::nanoseconds within_;
 };
 
-// What the claim must be conditional on; nothing: unconditional.
-struct ClaimPlan {
-  std::optional<ClaimId> over{};
-  std::optional<Offset> if_tail{};
-};
-
 // The stream as it was looked at; none: there is no stream.
 using Seen = std::optional<core::StreamStat>;
 

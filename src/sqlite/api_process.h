@@ -4,11 +4,16 @@
 #include <onepen/database.h>
 #include <onepen/home.h>
 
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "sqlite/open_database.h"
 #include "sqlite/registry.h"
+
+namespace onepen {
+struct DatabaseState;
+}
 
 namespace onepen::sqlite {
 
@@ -20,6 +25,12 @@ Result<std::shared_ptr<OpenDatabase>> api_attach(const Home& home, const OpenSet
 
 // A plain connection to an open database, by the copy's own path: a name would be opened afresh, and claimed again, if the handle reset right now.
 Result<Connection> api_connect(const OpenDatabase& database, bool read_only);
+
+// What `options` of the public API say. Errors: read_settings'.
+Result<OpenSettings> api_settings(std::string_view url, std::string_view name, const OpenOptions& options);
+
+// A handle of the public API upon an open database, which it pays back.
+std::shared_ptr<DatabaseState> api_state(std::shared_ptr<OpenDatabase> database);
 
 // Until the answer is dropped.
 Listening listen(OpenDatabase& database, std::function<void(const Reset&)> listener);

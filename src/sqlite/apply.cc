@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/failpoint.h"
+#include "base/guard.h"
 #include "sqlite/fold_target.h"
 
 namespace onepen::sqlite {
@@ -26,10 +28,9 @@ Applier::Applier(io::Disk& disk, DatabaseFiles files, PageTable table, CommitSta
       settled_(std::move(state)),
       hooks_(std::move(hooks)) {}
 
-void Applier::aim_at(std::unique_ptr<CommitTarget> target) {
+std::unique_ptr<CommitTarget> Applier::aim_at(std::unique_ptr<CommitTarget> target) {
   ONEPEN_CHECK(!run_ && state_ == settled_, "another target, and nothing on its way to this one");
-  target_->close();
-  target_ = std::move(target);
+  return std::exchange(target_, std::move(target));
 }
 
 Result<> Applier::apply(const core::Record& record) {
@@ -76,7 +77,7 @@ Result<> Applier::begin_run(const core::Record& record, const wire::Part& part) 
   if (head.ordinal != state_.ordinal + 1) {
     return diverged(fmt::format("the stream's next commit is number {}, this copy holds {} commits", head.ordinal, state_.ordinal));
   }
-  if (!(head.before == table_.running())) {
+  if (!(head.before == table_.running()) && guard_on(Guard::commit_fits)) {
     return diverged(
         fmt::format("commit {} was made on a database with page sum {}, this copy has {}", head.ordinal, tell(head.before), tell(table_.running())));
   }
@@ -109,7 +110,7 @@ Result<> Applier::add_page(const wire::PageEntry& entry, bool commits, std::uint
   if (commits) {
     if (auto gaps = add_gaps(); !gaps) return gaps;
     const std::uint64_t sum = table_.sum_after(run_->head.page_count_after, run_->hashes, run_->head.page_size);
-    if (sum != sum_after) {
+    if (sum != sum_after && guard_on(Guard::commit_fits)) {
       return diverged(fmt::format("commit {} says that the database has page sum {} after it, its pages give {}", run_->head.ordinal,
                                   tell({sum_after, run_->head.page_count_after}), tell({sum, run_->head.page_count_after})));
     }
@@ -184,11 +185,15 @@ Result<> Applier::replace(const CommitState& next, const PageTable& table, const
   if (changed.empty()) changed.emplace_back(1, table.hash(1));  // it may be shorter all the same, and a commit has a page
   image_.resize(next.page_size);
   present_.resize(next.page_size);
-  if (auto begun = target_->begin(state_, next.page_size); !begun) return begun;
-  for (std::size_t i = 0; i < changed.size(); ++i) {
-    if (auto got = image(changed[i].first, image_); !got) return got;
-    if (auto added = target_->add(changed[i].first, i + 1 == changed.size() ? next.page_count : 0, image_); !added) return added;
-  }
+  const auto put = [&]() -> Result<> {
+    if (auto begun = target_->begin(state_, next.page_size); !begun) return begun;
+    for (std::size_t i = 0; i < changed.size(); ++i) {
+      if (auto got = image(changed[i].first, image_); !got) return got;
+      if (auto added = target_->add(changed[i].first, i + 1 == changed.size() ? next.page_count : 0, image_); !added) return added;
+    }
+    return {};
+  }();
+  if (!put) return target_->take_back(), put;  // nothing of it comes with the next commit
   target_->end(next.page_count);
   table_.commit(next.page_count, changed, next.page_size);
   state_ = next;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/guard.h"
 #include "sqlite/copy_test_support.h"
 
 namespace onepen::sqlite {
@@ -196,6 +197,9 @@ TEST(Apply, WhatDoesNotFitIsRefused) {
   ASSERT_TRUE(encoder.add(1, initial_page(1024)));
   ASSERT_TRUE(encoder.finish(page_hash_of(1, initial_page(1024)) + 1));
   EXPECT_EQ(refusal({lying}), diverged);
+  set_guard(Guard::commit_fits, false);
+  EXPECT_EQ(refusal({lying}), "applied");
+  set_guard(Guard::commit_fits, true);
 }
 
 TEST(Apply, PagesGrownOverAreZerosEvenWhereOlderBytesWere) {

@@ -56,6 +56,7 @@ bool same_content(const WalIndexHeader& a, const WalIndexHeader& b) {
 void CaptureWatch::found(const WalEnd& end) {
   const std::lock_guard lock(mutex_);
   last_ = content_of(end);
+  only_content_ = true;
 }
 
 void CaptureWatch::unpublished(const WalEnd& end) {
@@ -74,6 +75,8 @@ bool CaptureWatch::taken(const std::optional<WalIndexHeader>& header) {
     recovering_ = true;
     return true;
   }
+  // A follower's readers have had this index since before it took over: the WAL was scanned, and says what the index must say of it.
+  if (last_ && only_content_) return same_content(*last_, *header);
   if (last_) return *last_ == *header;
   // The first lock of ours, and somebody's index is there: our copy was handed over with an empty WAL.
   return frame_count(*header) == 0;
@@ -90,12 +93,14 @@ bool CaptureWatch::releasing(const std::optional<WalIndexHeader>& header) {
   }
   if (recovered || frame_count(*header) != (last_ ? frame_count(*last_) : 0)) unpublished_.reset();
   last_ = *header;
+  only_content_ = false;
   return true;
 }
 
 void CaptureWatch::removed() {
   const std::lock_guard lock(mutex_);
   last_.reset();
+  only_content_ = false;
   unpublished_.reset();
   recovering_ = false;
 }

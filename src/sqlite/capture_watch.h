@@ -49,6 +49,7 @@ class CaptureWatch {
  private:
   std::mutex mutex_;
   std::optional<WalIndexHeader> last_, unpublished_;  // of unpublished_ only the content counts
+  bool only_content_ = false;  // last_ was made from the WAL, not read from the index
   bool recovering_ = false, revived_ = false;
 };
 

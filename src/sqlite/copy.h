@@ -66,6 +66,12 @@ struct CopyPlace {
 
 enum class CopyUse : std::uint8_t { write, read };
 
+// Of a copy that is read while it goes on (live_target.h).
+struct LiveLimits {
+  std::uint64_t checkpoint_bytes = 4u << 20;  // of WAL since the last checkpoint
+  std::uint64_t batch_bytes = 8u << 20;  // a batch is published when it grew past this (one commit may be longer)
+};
+
 class Copy : public owner::Fold, public owner::ClaimLog {
  public:
   // Takes an unlocked copy (one with unsent commits, else the newest) or makes another, and finds out what it holds. One that does not fit is moved to
@@ -88,11 +94,15 @@ class Copy : public owner::Fold, public owner::ClaimLog {
   // everything is settled, and there is a commit. A copy that turns out not to fit its stream is not moved aside then, since it is open: apply() and start_over()
   // answer state_mismatch (diverged) or gone, and it is left to the next acquire. rest() ends it: no more is applied, and connections may close.
   // Errors: unavailable; state_mismatch: somebody else wrote to it.
-  virtual Result<> go_live() = 0;
+  virtual Result<> go_live(const LiveLimits& limits) = 0;
   // A replica that holds nothing: reads the whole stream. Live, and the stream has no position behind which to read on: everything is read anew, and what differs is shown as one change. While it reads, readers see
   // what was there. Errors: Copy::catch_up's; state_mismatch: a database with pages of another size.
   virtual Result<> begin_anew(core::Stream& stream, const std::function<void(const owner::Progress&)>& progress = {}) = 0;
   virtual void rest() = 0;
+  // Live so far, and its process has become the owner: from here on SQLite itself writes, upon a WAL in which everything is in the stream. release() when that is set up:
+  // until then no connection can end the WAL.
+  virtual void own() = 0;
+  virtual void release() = 0;
   virtual const std::string& db_path() const = 0;  // the file exists once a commit was applied and settled
   virtual const std::string& folder() const = 0;  // of this copy: db, db-wal, db-shm, pages, state, claims, lock
   // The newest commit that this copy holds and that is known to be in the stream. Its offset moves on with claims and control records behind it.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/checksum.h"
+#include "base/guard.h"
 #include "io/mounts.h"
 #include "sqlite/copy_pages.h"
 #include "sqlite/copy_salvage.h"
@@ -149,7 +150,7 @@ Result<CopyFolder> choose_copy(io::Disk& disk, const CopyPlace& place, const Log
       copy.unsent = unsent->commits != 0;
     }
   }
-  if (use == CopyUse::read) std::erase_if(free, [](const FreeCopy& copy) { return copy.unsent; });
+  if (use == CopyUse::read && guard_on(Guard::read_nothing_unsent)) std::erase_if(free, [](const FreeCopy& copy) { return copy.unsent; });
   const auto rank = [](const FreeCopy& copy) {
     const CommitState state = copy.record ? copy.record->next : CommitState{};
     return std::tuple(copy.unsent, state.ordinal, state.offset);

@@ -26,9 +26,11 @@ class LocalCopy final : public Copy {
 
   Result<> load();
 
-  Result<> go_live() override;
+  Result<> go_live(const LiveLimits& limits) override;
   Result<> begin_anew(core::Stream& stream, const std::function<void(const owner::Progress&)>& progress) override;
   void rest() override;
+  void own() override;
+  void release() override;
   const std::string& db_path() const override { return files_.db; }
   const std::string& folder() const override { return folder_.path; }
   CommitState state() const override;
@@ -145,6 +147,7 @@ class LocalCopy final : public Copy {
   std::optional<Meeting> meeting_;
   Incarnation began_incarnation_{};
   bool live_ = false;
+  std::unique_ptr<CommitTarget> released_;  // of own(), until release()
   const bool replica_;  // at a path of the user's, and open in other processes perhaps
   std::uint64_t restarts_ = 0;
   std::atomic<bool> from_scratch_{false};  // holds nothing but what it read from the stream since it was acquired empty

@@ -8,6 +8,7 @@
 #include "base/guard.h"
 #include "io/paths.h"
 #include "sqlite/copy_local.h"
+#include "sqlite/fold_target.h"
 #include "sqlite/live_target.h"
 #include "sqlite/rebuild.h"
 #include "sqlite/snapshot_choice.h"
@@ -160,12 +161,12 @@ Result<> LocalCopy::start_applier(PageTable table, CommitState state) {
   return {};
 }
 
-Result<> LocalCopy::go_live() {
+Result<> LocalCopy::go_live(const LiveLimits& limits) {
   const CommitState now = std::as_const(*applier_).state();
   ONEPEN_CHECK(found_pending_.empty() && now.ordinal != 0, "a copy that is read while it goes on holds a database, and nothing of its own");
-  auto target = LiveTarget::open(runtime_, disk_, files_, now, wal_there_ && place_ ? *place_ : WalPlace{}, hooks());
+  auto target = LiveTarget::open(runtime_, disk_, files_, now, wal_there_ && place_ ? *place_ : WalPlace{}, hooks(), limits);
   if (!target) return tl::unexpected(target.error());
-  applier_->aim_at(std::move(*target));
+  applier_->aim_at(std::move(*target))->close();
   live_ = true;
   return {};
 }
@@ -205,6 +206,19 @@ Result<> LocalCopy::begin_anew(core::Stream& stream, const std::function<void(co
 
 void LocalCopy::rest() {
   if (live_) applier_->close_files();
+}
+
+void LocalCopy::own() {
+  ONEPEN_CHECK(live_ && found_pending_.empty(), "only a copy that goes on while it is read is handed to SQLite as it is");
+  released_ = applier_->aim_at(std::make_unique<FoldTarget>(disk_, files_));
+  live_ = false;
+  wal_pages_.clear();
+  wal_began_with_ = kUnknownCount;  // (no commit in it has gap pages: each was written as the stream has it)
+}
+
+void LocalCopy::release() {
+  if (released_) released_->close();
+  released_.reset();
 }
 
 Result<> LocalCopy::remember_batch(const CommitState& settled, const CommitState& next, const std::optional<WalPlace>& place) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/guard.h"
+
 #include "sqlite/copy_local.h"
 #include "sqlite/snapshot_part.h"
 #include "wire/commit_frame.h"
@@ -66,7 +68,7 @@ Result<> LocalCopy::gone_from(core::Stream& stream) {
   const auto usage = stream.usage();
   if (!stat || !usage || !(stat->incarnation == now.incarnation) || !(now.offset < usage->oldest)) return start_over();
   if (auto went_on = go_on_from_snapshot(stream); !went_on || *went_on) return went_on ? Result<>{} : tl::unexpected(went_on.error());
-  if (landed_ < found_pending_.size()) return decide_trimmed(stream, usage->oldest);
+  if (landed_ < found_pending_.size() && guard_on(Guard::trimmed_to_salvage)) return decide_trimmed(stream, usage->oldest);
   if (live_) return start_over();
   log_(LogLevel::info, fmt::format("the local copy {} begins anew: the log of '{}' was trimmed up to {}, above {}, up to which this copy was read. All of its "
                                    "{} commits are in the stream",

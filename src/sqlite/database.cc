@@ -6,35 +6,6 @@
 #include "sqlite/vfs.h"
 
 namespace onepen {
-namespace {
-
-Result<sqlite::OpenSettings> settings_of(std::string url, std::string_view name, const OpenOptions& options) {
-  const auto parameter = [&](std::string_view key) -> std::optional<std::string> {
-    if (key == "home") return url;
-    if (key == "cache_root" && !options.cache_root.empty()) return options.cache_root;
-    if (key == "owner") return options.owner_name;
-    if (key == "page_size") return std::to_string(options.page_size);
-    if (key == "notice_within") return std::to_string(options.notice_within.count());
-    if (key == "commit_timeout") return std::to_string(options.commit_timeout.count());
-    if (key == "reads" && options.confirm_reads) return "confirmed";
-    if (key == "durability") return options.durability == Durability::local ? "local" : "replicated";
-    if (key == "offline" && options.offline) return "1";
-    if (key == "max_pending_bytes") return std::to_string(options.max_pending_bytes);
-    if (key == "snapshot_after") return std::to_string(options.snapshot_after);
-    return std::nullopt;
-  };
-  auto settings = sqlite::read_settings(name, parameter, {}, "");
-  if (!settings) return settings;
-  if (options.progress)
-    settings->progress = [tell = options.progress](const owner::Progress& progress) { tell({progress.step, progress.done_bytes, progress.total_bytes}); };
-  settings->takeover = options.takeover == Takeover::always    ? owner::TakeoverMode::always
-                       : options.takeover == Takeover::if_dead ? owner::TakeoverMode::if_dead
-                                                               : owner::TakeoverMode::never;
-  return settings;
-}
-
-}  // namespace
-
 struct DatabaseState {
   std::shared_ptr<sqlite::OpenDatabase> database;
   std::mutex mutex;
@@ -56,16 +27,50 @@ struct DatabaseState {
   }
 };
 
+namespace sqlite {
+
+Result<OpenSettings> api_settings(std::string_view url, std::string_view name, const OpenOptions& options) {
+  const auto parameter = [&](std::string_view key) -> std::optional<std::string> {
+    if (key == "home") return std::string(url);
+    if (key == "cache_root" && !options.cache_root.empty()) return options.cache_root;
+    if (key == "owner") return options.owner_name;
+    if (key == "page_size") return std::to_string(options.page_size);
+    if (key == "notice_within") return std::to_string(options.notice_within.count());
+    if (key == "commit_timeout") return std::to_string(options.commit_timeout.count());
+    if (key == "reads" && options.confirm_reads) return "confirmed";
+    if (key == "term" && options.term) return std::to_string(options.term->count());
+    if (key == "durability") return options.durability == Durability::local ? "local" : "replicated";
+    if (key == "offline" && options.offline) return "1";
+    if (key == "max_pending_bytes") return std::to_string(options.max_pending_bytes);
+    if (key == "snapshot_after") return std::to_string(options.snapshot_after);
+    return std::nullopt;
+  };
+  auto settings = read_settings(name, parameter, {}, "");
+  if (!settings) return settings;
+  if (options.progress)
+    settings->progress = [tell = options.progress](const owner::Progress& progress) { tell({progress.step, progress.done_bytes, progress.total_bytes}); };
+  settings->takeover = options.takeover == Takeover::always    ? owner::TakeoverMode::always
+                       : options.takeover == Takeover::if_dead ? owner::TakeoverMode::if_dead
+                                                               : owner::TakeoverMode::never;
+  return settings;
+}
+
+std::shared_ptr<DatabaseState> api_state(std::shared_ptr<OpenDatabase> database) {
+  auto state = std::make_shared<DatabaseState>();
+  state->database = std::move(database);
+  return state;
+}
+
+}  // namespace sqlite
+
 void CloseSqlite::operator()(sqlite3* db) const { sqlite3_close_v2(db); }
 
 Result<Database> Database::open(const Home& home, std::string_view name, OpenOptions options) {
-  auto settings = settings_of(std::string(home.url()), name, options);
+  auto settings = sqlite::api_settings(home.url(), name, options);
   if (!settings) return tl::unexpected(settings.error());
   auto database = sqlite::api_attach(home, *settings, false);
   if (!database) return tl::unexpected(database.error());
-  auto state = std::make_shared<DatabaseState>();
-  state->database = std::move(*database);
-  return Database(std::move(state));
+  return Database(sqlite::api_state(std::move(*database)));
 }
 
 Result<Connection> Database::connect() { return sqlite::api_connect(*state_->database, false); }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/guard.h"
+
 namespace onepen::sqlite {
 namespace {
 
@@ -11,6 +13,9 @@ namespace {
 // is then seen so much later, once.
 constexpr std::chrono::seconds kQuietAfter{5}, kRarest{1};
 constexpr int kQuietShare = 20;
+// A follower that is up to date rests seven times as long as its last batch took before it reads on: however many there are, they leave the machine to others, and the
+// more commits wait the more of them make one batch. One alone rests for a millisecond or two. Whoever waits for an offset ends the rest.
+constexpr int kRestShare = 7;
 constexpr std::chrono::nanoseconds kFirstFollowPause = std::chrono::milliseconds(20), kLastFollowPause = std::chrono::seconds(2);
 
 // Of an answer of the home: is there anything to be had by asking again? A stream of which nothing is there is out of sight; only a tombstone is a removal (ADR 0009).
@@ -22,14 +27,14 @@ bool passes(const core::Refusal& refusal) {
 }  // namespace
 
 Follow::Follow(Runtime& runtime, Copy& copy, std::unique_ptr<core::Stream> stream, std::string name, std::function<void(const Error&)> ended, Log log,
-               std::chrono::nanoseconds look)
+               FollowManners manners)
     : runtime_(runtime),
       copy_(copy),
       stream_(std::move(stream)),
       name_(std::move(name)),
       ended_(std::move(ended)),
       log_(std::move(log)),
-      look_(look),
+      manners_(std::move(manners)),
       wake_(runtime.make_signal()),
       changed_(runtime) {}
 
@@ -59,43 +64,49 @@ FollowStatus Follow::status() const {
 void Follow::run() {
   Instant last_news = runtime_.now();
   while (!stop_.load()) {
+    const Instant from = runtime_.now();
     const auto more = read_on();
     if (!more) return failed(more.error());
+    if (manners_.turn && take_turn()) return;
     if (!*more) {
       backoff_ = std::clamp(2 * backoff_, kFirstFollowPause, kLastFollowPause);
-      pause(backoff_);
+      wake_->wait_until(runtime_.now() + backoff_);  // a standby is no less patient with a home that does not serve
       continue;
     }
     backoff_ = {};
     const Instant now = runtime_.now();
-    if (**more) {
+    if ((*more)->news) {
       last_news = now;
+      if ((*more)->up_to_date && !asked_.load()) pause(std::min<std::chrono::nanoseconds>(kRestShare * (now - from), kRarest));
       continue;
     }
     if (const auto quiet = now - last_news; quiet > kQuietAfter) {
       pause(std::min<std::chrono::nanoseconds>(quiet / kQuietShare, kRarest));
     } else if (!asked_.load()) {
-      static_cast<void>(stream_->wait(position_, now + look_));  // what it fails of, the next read says
+      static_cast<void>(stream_->wait(position_, now + least_of(manners_.look)));  // what it fails of, the next read says
       if (runtime_.now() <= now) pause(kFirstFollowPause);  // (it failed, or the process is being stopped)
     }
   }
 }
 
-// True: something came; none: the home does not serve for the moment. Errors: what ends it.
-Result<std::optional<bool>> Follow::read_on() {
+// None: the home does not serve for the moment. Errors: what ends it.
+Result<std::optional<Follow::Run>> Follow::read_on() {
   const Instant before = runtime_.now();
   asked_.store(false);
   const auto read = stream_->read(position_, core::ReadLimit{});
-  if (!read && (read.error().outcome == Outcome::gone || read.error().outcome == Outcome::incarnation_changed)) {
+  if (!read && guard_on(Guard::follow_reads_anew) && (read.error().outcome == Outcome::gone || read.error().outcome == Outcome::incarnation_changed)) {
+    const CommitState shown = copy_.state();
     const auto anew = begin_anew(read.error());
-    if (anew) return std::optional(true);
+    if (anew) return std::optional(Run{true, false});
+    // It was written, and could not be shown: what the WAL holds of it, only the next opening tells.
+    if (!(copy_.state() == shown)) return tl::unexpected(anew.error());
     if (anew.error().outcome == Outcome::state_mismatch || anew.error().outcome == Outcome::invalid) return tl::unexpected(anew.error());
     in_trouble(anew.error().message);  // also when the new history has no commit yet
-    return std::optional<bool>{};
+    return std::optional<Run>{};
   }
   if (!read && passes(read.error())) {
     in_trouble(read.error().message);
-    return std::optional<bool>{};
+    return std::optional<Run>{};
   }
   if (!read) return tl::unexpected(Error{read.error().outcome, read.error().message, read.error().current});
   for (const core::Record& record : read->records) {
@@ -115,7 +126,7 @@ Result<std::optional<bool>> Follow::read_on() {
     return more;
   }();
   if (moved || read->up_to_date) changed_.wake_all();
-  return std::optional(!read->records.empty());
+  return std::optional(Run{!read->records.empty(), read->up_to_date});
 }
 
 void Follow::in_trouble(const std::string& why) {
@@ -141,7 +152,28 @@ Result<> Follow::begin_anew(const core::Refusal& why) {
   return {};
 }
 
-void Follow::pause(std::chrono::nanoseconds time) { wake_->wait_until(runtime_.now() + time); }
+// True: following is over.
+bool Follow::take_turn() {
+  const FollowTurn turn = manners_.turn(*stream_);
+  if (turn == FollowTurn::go_on) return false;
+  position_ = copy_.position();
+  {
+    const Lock lock(mutex_);
+    status_.state = copy_.state();
+    status_.over = turn == FollowTurn::over;
+  }
+  changed_.wake_all();
+  return turn == FollowTurn::over;
+}
+
+std::chrono::nanoseconds Follow::least_of(std::chrono::nanoseconds time) const { return manners_.patience ? std::min(time, manners_.patience()) : time; }
+
+void Follow::wake() {
+  asked_.store(true);
+  wake_->notify();
+}
+
+void Follow::pause(std::chrono::nanoseconds time) { wake_->wait_until(runtime_.now() + least_of(time)); }
 
 void Follow::failed(const Error& error) {
   log_(LogLevel::error, fmt::format("'{}' is not followed any more: {}", name_, error.message));
@@ -154,11 +186,16 @@ void Follow::failed(const Error& error) {
 }
 
 Result<> Follow::wait_for(const Offset& offset, Instant deadline) {
+  if (!guard_on(Guard::wait_until_shown)) return {};
   const auto there = [&] {
     const Lock lock(mutex_);
     return !(status_.state.offset < offset);
   };
-  const auto over = [&] { return there() || stop_.load() || status().ended; };
+  const auto over = [&] {
+    if (there() || stop_.load()) return true;
+    const FollowStatus now = status();
+    return now.ended || now.over;
+  };
   if (!there()) {
     asked_.store(true);
     wake_->notify();
@@ -186,7 +223,11 @@ Result<> Follow::fresh(std::chrono::nanoseconds most, Instant deadline) {
   if (!is_fresh()) {
     asked_.store(true);
     wake_->notify();
-    changed_.wait(deadline, [&] { return is_fresh() || stop_.load() || status().ended; });
+    changed_.wait(deadline, [&] {
+      if (is_fresh() || stop_.load()) return true;
+      const FollowStatus now = status();
+      return now.ended || now.over;
+    });
   }
   if (is_fresh()) return {};
   const FollowStatus now = status();

@@ -28,16 +28,30 @@ struct FollowStatus {
   std::optional<Instant> contact{};  // the home said at this time, or later, that nothing more was there than was read
   std::string trouble{};  // why the home has not been read since; empty: all is well
   std::optional<Error> ended{};  // nothing more is read
+  bool over = false;  // the same, and a turn wanted it so
+};
+
+// What whoever follows does between two reads, on the following thread (a standby looks after the owner, and may take over).
+enum class FollowTurn : std::uint8_t {
+  go_on,
+  moved,  // the copy was read on, or that was tried: it is asked where it stands
+  over,  // nothing more is read: the copy is somebody else's business from here on
+};
+struct FollowManners {
+  std::chrono::nanoseconds look = kFollowLook;  // how long one wait for more lasts; then the home is asked anew
+  std::function<FollowTurn(core::Stream&)> turn{};  // after each read; `stream` is that thread's
+  std::function<std::chrono::nanoseconds()> patience{};  // until the next turn, at most
 };
 
 class Follow {
  public:
-  // Everything outlives it. copy: live. ended: called once, on its thread. look: how long one wait for more lasts; then the home is asked anew, and the thread looks whether it is to end.
+  // Everything outlives it. copy: live. ended: called once, on its thread, unless a turn said `over`.
   Follow(Runtime& runtime, Copy& copy, std::unique_ptr<core::Stream> stream, std::string name, std::function<void(const Error&)> ended, Log log,
-         std::chrono::nanoseconds look = kFollowLook);
+         FollowManners manners = {});
   ~Follow();  // stop()
   void begin();
   void stop();
+  void wake();  // takes a turn soon
 
   FollowStatus status() const;
   // Readers that begin after it returned see everything up to `offset`. Errors: unavailable: not within the time, and why; what ended it; invalid: no offset.
@@ -46,11 +60,15 @@ class Follow {
   Result<> fresh(std::chrono::nanoseconds most, Instant deadline);
 
  private:
+  struct Run {
+    bool news, up_to_date;
+  };
   void run();
-  Result<std::optional<bool>> read_on();
+  Result<std::optional<Run>> read_on();
   void in_trouble(const std::string& why);
   Result<> begin_anew(const core::Refusal& why);
-  Result<> show();
+  bool take_turn();
+  std::chrono::nanoseconds least_of(std::chrono::nanoseconds time) const;
   void pause(std::chrono::nanoseconds time);
   void failed(const Error& error);
 
@@ -60,7 +78,7 @@ class Follow {
   const std::string name_;
   const std::function<void(const Error&)> ended_;
   const Log log_;
-  const std::chrono::nanoseconds look_;
+  const FollowManners manners_;
   std::atomic<bool> stop_{false}, asked_{false};
   std::unique_ptr<Signal> wake_;
   Waiters changed_;

@@ -60,6 +60,7 @@ nlohmann::json status_json(const DatabaseStatus& status) {
                          {"page_count", status.copy.page_count},
                          {"copy", status.copy_path}};
   if (status.follower) {
+    json["standby"] = status.standby;
     json["staleness_ms"] = status.contact_age ? nlohmann::json(status.contact_age->count()) : nlohmann::json(nullptr);
     json["trouble"] = status.trouble.empty() ? nlohmann::json(nullptr) : nlohmann::json(as_utf8(status.trouble));
   }

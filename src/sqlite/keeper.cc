@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/failpoint.h"
 #include "base/guard.h"
 #include "sqlite/messages.h"
 
@@ -14,6 +15,8 @@ namespace {
 constexpr std::chrono::nanoseconds kFirstLinger = std::chrono::milliseconds(1), kLastLinger = std::chrono::milliseconds(20);
 constexpr std::uint64_t kNoLingerBytes = 4u << 20;  // with so much pending there is no time to lose
 constexpr std::chrono::nanoseconds kFirstPause = std::chrono::milliseconds(50), kLastPause = std::chrono::seconds(2);
+// Handing over: writers inside end, and what is pending is sent, within this; then the successor claims within that.
+constexpr std::chrono::seconds kDrainWithin{5}, kSuccessorWithin{3};
 
 // Claims that went out and were not answered yet are our own when the stream turns out to have one of them (owner.h, SelfClaim::sent).
 class NotedClaims final : public owner::ClaimLog {
@@ -142,6 +145,10 @@ void Keeper::run() {
       claim();
       continue;
     }
+    if (hand_over_.exchange(false)) {
+      hand_over_now();
+      continue;
+    }
     if (hold_.pending()) send(now);
     else if (!hold_.rest(local_ ? sender_.taken() : UINT64_MAX, Instant::max())) return;
   }
@@ -176,6 +183,61 @@ void Keeper::send(const Ownership& now) {
   set_trouble(done.error().message);
   backoff_ = std::clamp(backoff_ * 2, kFirstPause, kLastPause);
   pause(backoff_);
+}
+
+void Keeper::hand_over(std::string successor) {
+  {
+    const Lock lock(mutex_);
+    successor_ = std::move(successor);
+  }
+  hand_over_.store(true);
+  hold_.wake();
+}
+
+// The ownership is let go only when everything is in the stream; if nobody comes for it, it is taken back like one that was lost to an outage: conditionally.
+void Keeper::hand_over_now() {
+  const std::shared_ptr<owner::Owner> ours = current().owner;
+  std::string to;
+  {
+    const Lock lock(mutex_);
+    to = successor_;
+  }
+  log_(LogLevel::info, fmt::format("'{}' is being handed over to {}", name_, to));
+  const Instant deadline = runtime_.now() + kDrainWithin;
+  bool drained = desk_.drain(to, deadline);
+  while (drained && hold_.pending()) {
+    if (runtime_.now() >= deadline || stop_.load() || desk_.is_reset() || history_changed_.load()) drained = false;
+    else send({ours, current().incarnation});
+  }
+  if (!drained || !copy_.record_ahead()) {
+    static_cast<void>(desk_.drain({}, runtime_.now()));
+    if (!stop_.load() && !desk_.is_reset())
+      log_(LogLevel::warn,
+           fmt::format("'{}' is not handed over to {}: writers, or commits that are not in the stream, were left after {} s. This process goes on", name_, to,
+                       kDrainWithin.count()));
+    return;
+  }
+  static_cast<void>(ours->stop(runtime_.now() + kDrainWithin));
+  if (ONEPEN_FAILPOINT("keeper.released")) return;
+  {
+    const Lock lock(mutex_);
+    now_.owner = nullptr;
+  }
+  const Instant patience = runtime_.now() + kSuccessorWithin;
+  while (!stop_.load() && !desk_.is_reset() && runtime_.now() < patience) {
+    if (auto came = desk_.successor_came(*ours)) {
+      const std::string who = core::describe(*came);
+      desk_.lost(
+          ResetKind::fenced,
+          fmt::format("handed over: '{}' is now written by {}. Everything that was committed here is in the stream. {}", name_, who, core::kOnlyToTakeItBack),
+          std::move(came));
+      return;
+    }
+    if (!hold_.nap(runtime_.now() + kFirstPause)) return;
+  }
+  if (stop_.load() || desk_.is_reset()) return;
+  log_(LogLevel::warn, fmt::format("'{}' was released for {}, which did not claim it within {} s. This process goes on", name_, to, kSuccessorWithin.count()));
+  claim();
 }
 
 void Keeper::pause(std::chrono::nanoseconds time) {
@@ -216,6 +278,7 @@ void Keeper::claim() {
     was_owner_ = true;
     trouble_.clear();
   }
+  static_cast<void>(desk_.drain({}, runtime_.now()));  // of a handover that nobody took up
   desk_.owner_came(**owner);
   hold_.wake_waiters();
 }

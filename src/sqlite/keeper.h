@@ -8,7 +8,7 @@
 //                            └───────── conditional self-claim ◀─────────────┘       reads the stream first; exactly own epoch + 1, over its own claim
 //
 // Without an owner durability=local goes on committing; a COMMIT of durability=replicated waits for the owner within its commit_timeout.
-// One thread: it claims again, and it is the one on which the LocalSender works. Nothing on it touches SQLite.
+// One thread: it claims again, hands over, and it is the one on which the LocalSender works. Nothing on it touches SQLite.
 // Thread-safety: begin and stop from one thread; the rest from any.
 #pragma once
 #include <atomic>
@@ -46,6 +46,9 @@ class KeeperDesk {
   virtual bool is_reset() const = 0;
   virtual void tell_listeners() = 0;             // of a reset that nobody told yet
   virtual void sent(std::uint64_t bytes) = 0;    // acknowledged bytes of log
+  // Handing over: no write transaction begins from here on (empty: they do again); true: none is left at the deadline. And who has claimed since `ours`.
+  virtual bool drain(const std::string& successor, Instant deadline) = 0;
+  virtual std::optional<Owner> successor_came(const owner::Owner& ours) = 0;
 };
 
 class Keeper final : public OwnerSeat {
@@ -67,6 +70,8 @@ class Keeper final : public OwnerSeat {
   std::string trouble() const;
   // The owner was reset because the stream has a new history: the keeper looks whether it can go on.
   void history_changed();
+  // A standby stands ready: no new writers, all is sent, the ownership released, and the handle is reset when it has claimed. Else this one goes on, by a self-claim.
+  void hand_over(std::string successor);
   // "Closed: 3 commits of 'app' ... are not in the stream yet", and who sends them: unavailable. goes_on: this handle stays open.
   Error left_over(std::string_view what, bool goes_on = false) const;
   // Nothing more is sent. end() only says so; stop() waits for the thread, which may wait for its owner: that one is stopped in between.
@@ -77,6 +82,7 @@ class Keeper final : public OwnerSeat {
   class GoingOn;
   void run();
   void send(const Ownership& now);
+  void hand_over_now();
   void claim();
   void claim_failed(const Error& error);
   void set_trouble(std::string trouble);
@@ -90,13 +96,14 @@ class Keeper final : public OwnerSeat {
   const bool local_;
   const Log log_;
   LocalSender sender_;
-  std::atomic<bool> stop_{false}, history_changed_{false};
+  std::atomic<bool> stop_{false}, history_changed_{false}, hand_over_{false};
   std::chrono::nanoseconds linger_{0}, backoff_{0};
   std::vector<ClaimId> sent_claims_;  // self-claims that nobody answered; keeper's thread
   mutable Mutex mutex_;
   Ownership now_ ONEPEN_GUARDED_BY(mutex_);
   bool was_owner_ ONEPEN_GUARDED_BY(mutex_) = false;
   std::string trouble_ ONEPEN_GUARDED_BY(mutex_);
+  std::string successor_ ONEPEN_GUARDED_BY(mutex_);
   std::unique_ptr<Thread> thread_;  // last
 };
 

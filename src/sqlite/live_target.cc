@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/failpoint.h"
+#include "base/guard.h"
 #include "sqlite/vfs.h"
 #include "sqlite/wal_frames.h"
 #include "sqlite/wal_tail.h"
@@ -35,8 +36,8 @@ Result<PlainConnection> open_keeper(const std::string& path) {
 }  // namespace
 
 Result<std::unique_ptr<LiveTarget>> LiveTarget::open(Runtime& runtime, io::Disk& disk, const DatabaseFiles& files, const CommitState& state,
-                                                     const WalPlace& place, const SettleHooks& hooks) {
-  std::unique_ptr<LiveTarget> live(new LiveTarget(runtime, disk, files));
+                                                     const WalPlace& place, const SettleHooks& hooks, const LiveLimits& limits) {
+  std::unique_ptr<LiveTarget> live(new LiveTarget(runtime, disk, files, limits));
   auto keeper = open_keeper(files.db);
   if (!keeper) return tl::unexpected(keeper.error());
   live->keeper_ = std::move(*keeper);
@@ -169,7 +170,13 @@ Result<> LiveTarget::add(std::uint32_t page, std::uint32_t page_count_after, Byt
   if (!at) return tl::unexpected(at.error());
   pages_.push_back(page);
   running_.emplace_back(page, *at);
-  return {};
+  if (guard_on(Guard::live_whole_batch)) return {};
+  if (auto locked = lock(); !locked) return locked;  // the mutation: readers see a commit page by page
+  CommitState half;
+  half.page_count = page_count_;
+  auto shown = publish(half);
+  index_->unlock();
+  return shown;
 }
 
 void LiveTarget::end(std::uint32_t page_count) {
@@ -238,7 +245,7 @@ Result<> LiveTarget::publish(const CommitState& next) {
 }
 
 Result<> LiveTarget::tend(const CommitState& next, PageTable& table, const SettleHooks& hooks) {
-  if (published_.end < checkpointed_at_ + kLiveCheckpointBytes) return {};
+  if (published_.end < checkpointed_at_ + limits_.checkpoint_bytes) return {};
   checkpointed_at_ = published_.end;
   if (ONEPEN_FAILPOINT("live.before_checkpoint")) return io_failed("checkpoint", files_.db);
   const int rc = sqlite3_wal_checkpoint_v2(keeper_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);

@@ -4,7 +4,7 @@
 //     frames written behind the end ─▶ state file says {settled, new} ─▶ last frame, which commits ─▶ index moves over them ─▶ (checkpoint ─▶ WAL begun anew)
 //     kill: settled                    kill: settled                      kill: new                    kill: new                kill: new
 //
-// A WAL that grew past kLiveCheckpointBytes is checkpointed by SQLite, and begun anew when everything was copied and nobody reads from it. As with any SQLite
+// A WAL that grew past LiveLimits::checkpoint_bytes is checkpointed by SQLite, and begun anew when everything was copied and nobody reads from it. As with any SQLite
 // database, a reader that never ends its transaction keeps it from that (growth: live_target.cc). Thread-safety: none.
 #pragma once
 #include <memory>
@@ -22,9 +22,6 @@
 
 namespace onepen::sqlite {
 
-inline constexpr std::uint64_t kLiveCheckpointBytes = 4u << 20;  // of WAL since the last one
-inline constexpr std::uint64_t kLiveBatchBytes = 8u << 20;  // a batch is published when it grew past this (one commit may be longer)
-
 struct WalScan;  // wal_tail.h
 
 class LiveTarget final : public CommitTarget {
@@ -32,7 +29,7 @@ class LiveTarget final : public CommitTarget {
   // The database file exists; it and its WAL hold `state`, which ends at `place` of the WAL. Connections may read already. hooks: those of settle().
   // Errors: unavailable; state_mismatch: the WAL holds something else.
   static Result<std::unique_ptr<LiveTarget>> open(Runtime& runtime, io::Disk& disk, const DatabaseFiles& files, const CommitState& state, const WalPlace& place,
-                                                  const SettleHooks& hooks);
+                                                  const SettleHooks& hooks, const LiveLimits& limits = {});
   ~LiveTarget() override { close(); }
 
   Result<> begin(const CommitState& state, std::uint32_t page_size) override;
@@ -40,7 +37,7 @@ class LiveTarget final : public CommitTarget {
   void end(std::uint32_t page_count) override;
   void take_back() override;
   Result<> read(std::uint32_t page, std::span<std::byte> out) override;
-  bool full() const override { return wal_ && wal_->bytes() - published_.end > kLiveBatchBytes; }
+  bool full() const override { return wal_ && wal_->bytes() - published_.end > limits_.batch_bytes; }
   bool settles_before_parts() const override { return true; }
   // Errors besides: state_mismatch: somebody else wrote to the database.
   Result<> settle(const CommitState& settled, const CommitState& next, PageTable& table, const SettleHooks& hooks) override;
@@ -49,7 +46,8 @@ class LiveTarget final : public CommitTarget {
   std::uint64_t wal_bytes() const { return wal_ ? published_.end : 0; }
 
  private:
-  LiveTarget(Runtime& runtime, io::Disk& disk, const DatabaseFiles& files) : runtime_(runtime), disk_(disk), files_(files) {}
+  LiveTarget(Runtime& runtime, io::Disk& disk, const DatabaseFiles& files, const LiveLimits& limits)
+      : runtime_(runtime), disk_(disk), files_(files), limits_(limits) {}
   Result<> find(const CommitState& state, const WalPlace& place, const SettleHooks& hooks);
   Result<> take_wal(const WalScan& scan);
   Result<> begin_wal(const CommitState& state, const SettleHooks& hooks);
@@ -64,6 +62,7 @@ class LiveTarget final : public CommitTarget {
   Runtime& runtime_;
   io::Disk& disk_;
   DatabaseFiles files_;
+  LiveLimits limits_;
   PlainConnection keeper_;  // checkpoints, and keeps the index and the WAL in their places
   std::unique_ptr<PlatformFile> file_;
   std::unique_ptr<WalIndex> index_;

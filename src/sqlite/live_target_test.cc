@@ -66,7 +66,7 @@ class LiveTest : public ::testing::TestWithParam<std::uint32_t> {
         LiveTarget::open(*runtime_, *disk_, DatabaseFiles{path_}, std::as_const(*applier_).state(), ledger_.place.value_or(WalPlace{}), ledger_.hooks());
     ASSERT_TRUE(live) << told(live);
     target_ = live->get();
-    applier_->aim_at(std::move(*live));
+    applier_->aim_at(std::move(*live))->close();
   }
   void feed(PlainSource& source, std::size_t upto) {
     for (; fed_ < upto; ++fed_) {
@@ -204,7 +204,7 @@ TEST_P(LiveTest, TheWalBeginsAnewWhenNobodyReadsFromItAndNotBefore) {
   }
   EXPECT_GE(ledger_.begun, 3) << "once when it went live, and when 4 MiB were in it";
   EXPECT_EQ(ledger_.merged, ledger_.begun - 1);
-  EXPECT_LT(most, 2 * kLiveCheckpointBytes + kLiveBatchBytes);
+  EXPECT_LT(most, 2 * LiveLimits{}.checkpoint_bytes + LiveLimits{}.batch_bytes);
   EXPECT_EQ(value(db, "PRAGMA integrity_check"), "ok");
   const bool same = bytes() == source.bytes();
   EXPECT_TRUE(same);
@@ -283,7 +283,7 @@ TEST(LiveReadersTest, EightReadersWhileCommitsCome) {
   ASSERT_TRUE(applier.settle());
   auto live = LiveTarget::open(*runtime, *disk, DatabaseFiles{path}, std::as_const(applier).state(), {}, ledger.hooks());
   ASSERT_TRUE(live) << told(live);
-  applier.aim_at(std::move(*live));
+  applier.aim_at(std::move(*live))->close();
   std::atomic<bool> stop = false;
   std::atomic<int> looks = 0, changes = 0, gone = 0;
   std::vector<std::string> wrong(8);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/guard.h"
 #include "sqlite/api.h"
 #include "sqlite/messages.h"
 #include "sqlite/pinned_copy.h"
@@ -30,7 +31,7 @@ ResetKind kind_after(Outcome outcome) {
 }  // namespace
 
 OpenDatabase::OpenDatabase(const Environment& environment, OpenSettings settings, std::unique_ptr<Copy> copy)
-    : environment_(environment), settings_(std::move(settings)), copy_(std::move(copy)), hold_(*environment.runtime) {}
+    : environment_(environment), settings_(std::move(settings)), copy_(std::move(copy)), hold_(*environment.runtime), wishes_(*environment.runtime) {}
 
 OpenDatabase::~OpenDatabase() { static_cast<void>(stop()); }
 
@@ -41,7 +42,7 @@ Result<std::unique_ptr<OpenDatabase>> OpenDatabase::acquire(const Environment& e
   return std::unique_ptr<OpenDatabase>(new OpenDatabase(environment, std::move(settings), std::move(*copy)));
 }
 
-std::shared_ptr<owner::Owner> OpenDatabase::owner() const { return keeper_ ? keeper_->current().owner : nullptr; }
+std::shared_ptr<owner::Owner> OpenDatabase::owner() const { return keeper() != nullptr ? keeper()->current().owner : nullptr; }
 
 // ---- KeeperDesk
 
@@ -108,7 +109,7 @@ Result<std::unique_ptr<PinnedCopy>> OpenDatabase::pin() {
 Result<Offset> OpenDatabase::append_record(core::RecordKind kind, Bytes payload) {
   const auto ours = owner();
   if (!ours) return tl::unexpected(Error{Outcome::not_owner, "Nobody owns the stream at the moment.", {}});
-  const Instant deadline = environment_.runtime->now() + settings_.commit_timeout;
+  const Instant deadline = environment_.runtime->now() + settings().commit_timeout;
   if (const auto ahead = copy_->record_ahead(); !ahead) return tl::unexpected(ahead.error());
   const auto ticket = ours->submit(std::move(payload), deadline, kind);
   if (!ticket) return tl::unexpected(ticket.error());
@@ -121,12 +122,12 @@ Result<Offset> OpenDatabase::append_record(core::RecordKind kind, Bytes payload)
 }
 
 Result<core::SnapshotInfo> OpenDatabase::snapshot_now() {
-  if (!caretaker_) return tl::unexpected(Error{Outcome::not_owner, fmt::format("'{}' is not open for writing here.", settings_.name->text()), {}});
-  return caretaker_->snapshot_now();
+  if (caretaker() == nullptr) return tl::unexpected(Error{Outcome::not_owner, fmt::format("'{}' is not open for writing here.", settings_.name->text()), {}});
+  return caretaker()->snapshot_now();
 }
 
 void OpenDatabase::sent(std::uint64_t bytes) {
-  if (caretaker_) caretaker_->committed(bytes);
+  if (caretaker() != nullptr) caretaker()->committed(bytes);
 }
 
 Result<> OpenDatabase::stop(std::optional<std::chrono::nanoseconds> flush) {
@@ -144,14 +145,14 @@ Result<> OpenDatabase::stop(std::optional<std::chrono::nanoseconds> flush) {
   Result<> left;
   closing_.store(true);
   hold_.no_more_pins();
-  if (caretaker_) caretaker_->stop();
   if (follow_) {
     follow_->stop();
-    copy_->rest();
+    if (follower()) copy_->rest();
     tell_listeners();
   }
+  if (caretaker_) caretaker_->stop();
   if (keeper_) {
-    const Instant deadline = environment_.runtime->now() + flush.value_or(settings_.close_flush);
+    const Instant deadline = environment_.runtime->now() + flush.value_or(settings().close_flush);
     if (hold_.pending() && owner()) static_cast<void>(keeper_->flush(deadline));
     if (hold_.pending()) left = tl::unexpected(keeper_->left_over("Closed"));
     const auto last = owner();
@@ -167,8 +168,10 @@ Result<> OpenDatabase::stop(std::optional<std::chrono::nanoseconds> flush) {
     if (!left) refuse(left.error().message);
   }
   capture_.reset();
+  keeper_now_.store(nullptr);
   keeper_.reset();
   follow_.reset();
+  caretaker_now_.store(nullptr);
   caretaker_.reset();
   if (copy_) {
     if (const auto done = copy_->close(); !done) environment_.log(LogLevel::warn, done.error().message);
@@ -176,7 +179,7 @@ Result<> OpenDatabase::stop(std::optional<std::chrono::nanoseconds> flush) {
   return left;
 }
 
-Result<> OpenDatabase::flush(std::chrono::nanoseconds limit) { return keeper_ ? keeper_->flush(environment_.runtime->now() + limit) : Result<>{}; }
+Result<> OpenDatabase::flush(std::chrono::nanoseconds limit) { return keeper() != nullptr ? keeper()->flush(environment_.runtime->now() + limit) : Result<>{}; }
 
 // ---- a follower
 
@@ -195,24 +198,33 @@ void OpenDatabase::on_follow_ended(const Error& error) {
 }
 
 Result<> OpenDatabase::wait_for(const Offset& offset, std::chrono::nanoseconds limit) {
-  if (!follow_)
-    return tl::unexpected(Error{Outcome::invalid, fmt::format("'{}' is open for writing here: it sees everything that it wrote.", settings_.name->text()), {}});
-  return follow_->wait_for(offset, environment_.runtime->now() + limit);
+  const Instant deadline = environment_.runtime->now() + limit;
+  if (follower()) {
+    const auto shown = follow_->wait_for(offset, deadline);
+    if (shown || follower()) return shown;
+  }
+  // The owner sees everything that it wrote, and all that was there before.
+  if (!(copy_->state().offset < offset)) return {};
+  return tl::unexpected(Error{Outcome::invalid,
+                              fmt::format("'{}' is written by this process, up to offset {}; {} is none that it was given", settings_.name->text(),
+                                          copy_->state().offset.text, offset.text),
+                              {}});
 }
 
 Result<> OpenDatabase::check_staleness() {
-  if (!follow_ || !settings_.max_staleness) return {};
-  return follow_->fresh(*settings_.max_staleness, environment_.runtime->now() + *settings_.max_staleness);
+  if (!follower() || !settings_.max_staleness || !guard_on(Guard::stale_refused)) return {};
+  const auto fresh = follow_->fresh(*settings_.max_staleness, environment_.runtime->now() + *settings_.max_staleness);
+  return follower() ? fresh : Result<>{};  // it may have taken over meanwhile
 }
 
 Result<Offset> OpenDatabase::confirm(std::chrono::nanoseconds limit) {
   if (forked()) return tl::unexpected(Error{Outcome::epoch_closed, forked_sentence(), {}});
   if (const auto reset = current_reset()) return tl::unexpected(Error{Outcome::epoch_closed, reset->message, reset->current});
-  if (!keeper_)
+  if (keeper() == nullptr || follower())
     return tl::unexpected(
         Error{Outcome::not_owner, fmt::format("'{}' is open read-only (mode=ro): it owns nothing that could be confirmed.", settings_.name->text()), {}});
   const Instant deadline = environment_.runtime->now() + limit;
-  auto confirmed = keeper_->synced(deadline);
+  auto confirmed = keeper()->synced(deadline);
   if (confirmed) return confirmed;
   // The owner's listener comes on its own thread, perhaps later; the caller has been told, so nothing begins from here on (I7).
   if (const auto ours = owner(); ours && ours->status().reset && ours->status().reset->kind != ResetKind::rewound) reset_after(confirmed.error());
@@ -310,8 +322,9 @@ DatabaseStatus OpenDatabase::status() const {
   DatabaseStatus status;
   status.name = settings_.name->text();
   status.home_url = settings_.home_url;
-  status.follower = follower_;
-  status.durability = settings_.durability;
+  status.follower = follower();
+  status.standby = status.follower && settings_.standby;
+  status.durability = settings().durability;
   if (forked()) {
     status.reset = Reset{ResetKind::diverged, forked_sentence(), Epoch{}};
     return status;
@@ -319,23 +332,23 @@ DatabaseStatus OpenDatabase::status() const {
   status.copy_path = copy_->db_path();
   status.salvaged = salvaged_;
   status.reset = current_reset();
-  if (keeper_) {
-    status.offline = keeper_->offline();
-    status.trouble = keeper_->trouble();
+  if (const Keeper* const keeper = status.follower ? nullptr : this->keeper()) {
+    status.offline = keeper->offline();
+    status.trouble = keeper->trouble();
     if (const auto ours = owner()) status.owner = ours->status();
     else if (const auto owned = copy_->owned()) status.owner.token = {to_text(owned->incarnation), owned->epoch, to_text(owned->claim_id)};
     const WalHold::View view = hold_.view();
     status.pending_commits = local() ? view.pending() : status.owner.pending;
     status.pending_bytes = std::uint64_t{view.pending_frames()} * (page_size_ + kWalFrameHeaderBytes);
   }
-  if (follow_) {
+  if (status.follower) {
     const FollowStatus now = follow_->status();
     status.copy = now.state;
     status.trouble = now.trouble;
     if (now.contact) status.contact_age = std::chrono::duration_cast<std::chrono::milliseconds>(environment_.runtime->now() - *now.contact);
     return status;
   }
-  if (caretaker_) status.growth = caretaker_->status();
+  if (caretaker() != nullptr) status.growth = caretaker()->status();
   if (local()) status.copy = copy_->state();
   if (local()) return status;
   Lock lock(mutex_);

@@ -2,8 +2,9 @@
 //
 //   acquired (copy locked) ──start()──> owner ──────────────> reset (final; I7)        follower: no owner, no capture, read only; the
 //                             │          ▲ │                                         copy goes on while it is read (follow.h)
-//                             │          │ └── stop() ──> stopped
-//                             │          └── claims itself
+//                             │          │ └── stop() ──> stopped                       │
+//                             │          ├── claims itself                              │ take_over(), or by itself (standby=1)
+//                             │          └──────────────────────────────────────────────┘ its readers go on
 //                             ├──start()──> offline (offline=1, durability=local, the home is out of reach)
 //                             └── refused: nothing was claimed, or the claim is lost
 //
@@ -16,6 +17,7 @@
 #include "base/mutex.h"
 #include "io/fork_mark.h"
 #include "owner/reset_listeners.h"
+#include "owner/standby.h"
 #include "sqlite/capture.h"
 #include "sqlite/capture_watch.h"
 #include "sqlite/caretaker.h"
@@ -34,12 +36,13 @@ struct Environment {
   std::shared_ptr<const io::ForkMark> fork_mark = std::make_shared<const io::ForkMark>();
   // The same anew, for a child after fork(): nothing in it that a thread of the parent may have held. Empty: children cannot open.
   std::function<Environment()> after_fork{};
+  LiveLimits live{};  // of followers
 };
 
 // For onepen_status() and the C++ API. A value.
 struct DatabaseStatus {
   std::string name, home_url, copy_path;
-  bool follower = false, offline = false;
+  bool follower = false, standby = false, offline = false;
   DurabilityMode durability = DurabilityMode::replicated;
   owner::Status owner{};
   CommitState copy{};  // durability=local: the last acknowledged commit
@@ -50,6 +53,14 @@ struct DatabaseStatus {
   std::string salvaged{};  // where this opening moved the copy that was there; empty: it moved none
   std::optional<std::chrono::milliseconds> contact_age{};  // of a follower: since the home last said that nothing more was there than was read
 };
+
+// How a follower becomes the owner.
+enum class TakeOver : std::uint8_t {
+  at_once,  // as any open does
+  gently,   // an owner that can be asked (term=) hands over first, and nobody's COMMIT is refused for want of an owner longer than it takes
+};
+
+inline constexpr std::chrono::seconds kGentleWithin{5};  // then take_over(gently) claims all the same
 
 class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
  public:
@@ -63,10 +74,10 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
   Result<> stop(std::optional<std::chrono::nanoseconds> flush = {});
   ~OpenDatabase() override;
 
-  const OpenSettings& settings() const { return settings_; }
+  const OpenSettings& settings() const { return *now_.load(std::memory_order_acquire); }
   const std::string& path() const { return copy_->db_path(); }
-  bool started() const { return capture_ != nullptr || follower_; }
-  bool follower() const { return follower_; }
+  bool started() const { return keeper() != nullptr || follower(); }
+  bool follower() const { return follower_.load(std::memory_order_acquire); }
   Capture& capture() { return *capture_; }
   Copy& copy() { return *copy_; }
   CaptureWatch& watch() { return watch_; }
@@ -76,11 +87,19 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
 
   // reads=confirmed, onepen_synced(): still the owner, and everything committed so far is in the stream.
   Result<Offset> confirm(std::chrono::nanoseconds limit);
+  // A follower becomes the owner, with what `as` says, in place: its readers go on, and it is open for writing from then on. Errors: Owner::open's; then it follows
+  // on. What is the owner already answers well.
+  Result<> take_over(const OpenSettings& as, TakeOver how);
+  // A standby (standby=1): called once, on a thread of Onepen's, when it has taken over by itself; at once when it has. It must not call back.
+  void on_take_over(std::function<void()> listener);
+  // A write transaction wants to begin, or is over. Errors: not_owner: this process is handing the database over.
+  Result<> writer_enters();
+  void writer_leaves();
   // A follower. wait_for: readers that begin from now on see everything up to `offset`. check_staleness: may a read begin (max_staleness)? Errors: Follow's.
   Result<> wait_for(const Offset& offset, std::chrono::nanoseconds limit);
   Result<> check_staleness();
   // durability=local: commits that are not in the stream; sends them, for at most so long. Errors: unavailable: what is left, and why.
-  bool pending() const { return keeper_ && hold_.pending(); }
+  bool pending() const { return keeper() != nullptr && hold_.pending(); }
   Result<> flush(std::chrono::nanoseconds limit);
   // In a child after fork(): it has the memory of the process that opened, but not its threads, and perhaps its locked mutexes. Nothing works there but close.
   bool forked() const { return environment_.fork_mark->forked(); }
@@ -111,11 +130,17 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
   Result<> start_following();
   void on_follow_ended(const Error& error);
   Result<> start_owner(bool create);
+  Result<> begin_to_own(std::shared_ptr<owner::Owner> owner);
+  // Following thread (open_database_standby.cc).
+  FollowTurn take_turn(core::Stream& stream);
+  Result<> claim_as_follower(const owner::Chance& chance);
+  Keeper* keeper() const { return keeper_now_.load(std::memory_order_acquire); }
+  Caretaker* caretaker() const { return caretaker_now_.load(std::memory_order_acquire); }
   Result<> start_offline(const Error& why);
   Result<> start_capture(std::shared_ptr<owner::Owner> owner);
   Result<> find_wal();
   Result<> first_commit(owner::Owner& owner);
-  owner::Options owner_options() const;
+  owner::Options owner_options(const OpenSettings& settings);
   void set_reset(Reset reset);
   void on_owner_reset(const Reset& reset);
   std::shared_ptr<owner::Owner> owner() const;
@@ -126,6 +151,8 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
   bool is_reset() const override { return reset_flag(); }
   void tell_listeners() override;
   void sent(std::uint64_t bytes) override;
+  bool drain(const std::string& successor, Instant deadline) override;
+  std::optional<Owner> successor_came(const owner::Owner& ours) override;
   // CaretakerSeat
   std::unique_ptr<core::Stream> session() override;
   std::optional<core::OwnerToken> token() override;
@@ -136,23 +163,42 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
 
   const Environment& environment_;
   OpenSettings settings_;
+  std::optional<OpenSettings> as_owner_;  // of a follower that took over
+  std::atomic<const OpenSettings*> now_{&settings_};
   std::unique_ptr<Copy> copy_;
   std::unique_ptr<core::Home> home_;  // start() and the keeper's thread
   WalHold hold_;
   std::unique_ptr<Keeper> keeper_;
-  std::unique_ptr<Follow> follow_;
+  std::unique_ptr<owner::Standby> standby_;  // following thread
+  std::unique_ptr<Follow> follow_;  // ended, but there, when the follower took over
   std::unique_ptr<Caretaker> caretaker_;
+  std::atomic<Keeper*> keeper_now_{nullptr};  // the same as above, for threads that may ask while a follower takes over
+  std::atomic<Caretaker*> caretaker_now_{nullptr};
   std::unique_ptr<Capture> capture_;
   CaptureWatch watch_;
   std::string salvaged_;  // Copy::salvaged, as it was when this was opened
   std::uint32_t page_size_ = 0;
   std::uint64_t patient_from_ = 0;  // bytes of WAL; under the write lock
-  bool follower_ = false, stopped_ = false;
-  std::atomic<bool> reset_flag_{false}, poisoned_{false}, closing_{false};
+  bool stopped_ = false;
+  std::atomic<bool> follower_{false}, reset_flag_{false}, poisoned_{false}, closing_{false};
+  // Handing over: writers that are inside, and whether another may enter.
+  std::atomic<int> writers_{0};
+  std::atomic<bool> draining_{false};
   owner::ResetListeners listeners_;
   mutable Mutex mutex_;
   std::optional<Reset> reset_ ONEPEN_GUARDED_BY(mutex_);
   CommitState committed_ ONEPEN_GUARDED_BY(mutex_);
+  std::string successor_ ONEPEN_GUARDED_BY(mutex_);  // to whom it is handed over
+  struct Wish {
+    OpenSettings as;
+    TakeOver how;
+    std::optional<Instant> until{};  // set: the owner was asked; from then on the claim comes all the same, or says why it cannot
+    std::optional<Result<>> answer{};
+  };
+  std::shared_ptr<Wish> wish_ ONEPEN_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> take_over_listeners_ ONEPEN_GUARDED_BY(mutex_);
+  bool took_over_ ONEPEN_GUARDED_BY(mutex_) = false;  // by itself
+  Waiters wishes_;
 };
 
 }  // namespace onepen::sqlite

@@ -13,8 +13,8 @@ namespace onepen::sqlite {
 namespace {
 
 // Ours, then SQLite's own. Others are refused: a typing error in `takeover` must not open a database that takes over.
-constexpr std::array kOurs = {"home",       "takeover", "notice_within", "commit_timeout",    "page_size",      "owner",       "cache_root",
-                              "durability", "offline",  "reads",         "max_pending_bytes", "snapshot_after", "close_flush", "max_staleness"};
+constexpr std::array kOurs = {"home",    "takeover", "notice_within",     "commit_timeout", "page_size",   "owner",         "cache_root", "durability",
+                              "offline", "reads",    "max_pending_bytes", "snapshot_after", "close_flush", "max_staleness", "term",       "standby"};
 constexpr std::array kSqlites = {"vfs", "mode", "cache", "psow", "modeof", "nolock", "immutable", "readonly_shm"};
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 constexpr std::chrono::milliseconds kLongest{std::chrono::hours(24)};
@@ -109,6 +109,12 @@ Result<> read_choices(const Parameter& parameter, OpenSettings& settings) {
     if (!settings.follower)
       return bad_setting("max_staleness= needs mode=ro: it is for readers. The owner's reads are confirmed by the home with reads=confirmed.");
     if (const auto done = read_duration_into(parameter, "max_staleness", settings.max_staleness.emplace(), std::chrono::milliseconds(1)); !done) return done;
+  }
+  if (const auto done = read_switch_into(parameter, "standby", settings.standby); !done) return done;
+  if (settings.standby && !settings.follower)
+    return bad_setting("standby=1 needs mode=ro: a standby follows, and becomes the owner when the one before it is gone.");
+  if (parameter("term")) {
+    if (const auto done = read_duration_into(parameter, "term", settings.term.emplace(), kLeastTerm); !done) return done;
   }
   if (const auto done = only(parameter, "nolock", "0"); !done) return done;
   if (const auto done = only(parameter, "immutable", "0"); !done) return done;

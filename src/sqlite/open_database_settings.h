@@ -3,6 +3,7 @@
 #pragma once
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@ enum class DurabilityMode : std::uint8_t { replicated, local };  // when COMMIT 
 
 std::string_view word(DurabilityMode mode);
 
+inline constexpr std::chrono::milliseconds kDefaultTerm{30'000}, kLeastTerm{100};
 inline constexpr std::uint64_t kLeastMaxPendingBytes = std::uint64_t{64} << 10;
 inline constexpr std::uint64_t kDefaultMaxPendingBytes = std::uint64_t{1} << 30;
 
@@ -37,6 +39,11 @@ struct OpenSettings {
   bool offline = false;  // when the home is out of reach, open from the local copy alone (durability=local only)
   std::uint64_t max_pending_bytes = kDefaultMaxPendingBytes;  // of the WAL, in commits that are not in the stream yet; above it COMMIT waits, then is refused
   std::uint64_t snapshot_after = 0;  // bytes of log since the newest snapshot that make a new one; 0: as many as the database has, at least 8 MiB
+  // An owner: gives signs of life, so that a standby, or an open with takeover=if-dead, can tell within it that it is gone. A standby, and takeover=if-dead: watches so
+  // long. None: an owner gives no signs; kDefaultTerm.
+  std::optional<std::chrono::milliseconds> term{};
+  bool standby = false;  // of a follower: takes over by itself when the owner is gone
+  std::shared_ptr<const OpenSettings> as_owner{};  // what a standby is the owner with; none: these
   std::optional<std::chrono::milliseconds> max_staleness{};  // of a follower: reads are refused when the home was last heard longer ago
   std::chrono::milliseconds close_flush{5'000};  // how long the last close goes on sending
   std::function<void(const owner::Progress&)> progress{};

@@ -57,11 +57,19 @@ Result<> OpenDatabase::start_following() {
   if (copy_->state().ordinal == 0)
     return tl::unexpected(Error{
         Outcome::not_found, fmt::format("There is no database '{}' at {} (mode=ro opens only what is there).", settings_.name->text(), home_->url()), {}});
-  if (auto live = copy_->go_live(); !live) return live;
-  follower_ = true;
+  if (auto live = copy_->go_live(environment_.live); !live) return live;
+  const ProcessIdentity us = environment_.runtime->identity();
+  standby_ =
+      std::make_unique<owner::Standby>(*environment_.runtime, settings_.name->text(), core::describe(Owner{{}, settings_.owner_name, us.host, {}, us.pid}),
+                                       settings_.term.value_or(kDefaultTerm), settings_.standby, environment_.log);
+  FollowManners manners;
+  manners.look = std::min<std::chrono::nanoseconds>(kFollowLook, settings_.max_staleness.value_or(kFollowLook) / 2);
+  manners.turn = [this](core::Stream& at) { return take_turn(at); };
+  manners.patience = [this] { return standby_->patience(); };
   follow_ = std::make_unique<Follow>(
       *environment_.runtime, *copy_, std::move(stream), settings_.name->text(), [this](const Error& error) { on_follow_ended(error); }, environment_.log,
-      std::min<std::chrono::nanoseconds>(kFollowLook, settings_.max_staleness.value_or(kFollowLook) / 2));
+      std::move(manners));
+  follower_.store(true, std::memory_order_release);
   follow_->begin();
   return {};
 }
@@ -77,28 +85,40 @@ Result<> OpenDatabase::start(bool follower, bool create) {
   return {};
 }
 
-owner::Options OpenDatabase::owner_options() const {
+owner::Options OpenDatabase::owner_options(const OpenSettings& settings) {
   owner::Options options;
-  options.info = describe_us(*environment_.runtime, settings_);
-  options.takeover = settings_.takeover;
-  options.notice_within = settings_.notice_within;
-  options.progress = settings_.progress;
+  options.info = describe_us(*environment_.runtime, settings);
+  options.takeover = settings.takeover;
+  options.notice_within = settings.notice_within;
+  options.progress = settings.progress;
   options.log = environment_.log;
-  options.absent_is_away = settings_.offline;
-  if (settings_.offline) options.open_within = kOfflineOpenWithin;
+  options.interrupted = &closing_;
+  options.absent_is_away = settings.offline;
+  if (settings.offline) options.open_within = kOfflineOpenWithin;
+  options.term = settings.term.value_or(kDefaultTerm);
+  if (settings.term) {
+    options.liveness = true;
+    options.on_successor = [this](const std::string& successor) {
+      if (Keeper* const keeper = this->keeper()) keeper->hand_over(successor);
+    };
+  }
   return options;
 }
 
 Result<> OpenDatabase::start_owner(bool create) {
   if (auto opened = open_home(); !opened) return settings_.offline && out_of_reach(opened.error(), true) ? start_offline(opened.error()) : opened;
-  owner::Options options = owner_options();
+  owner::Options options = owner_options(settings());
   options.create = create;
   auto opened = owner::Owner::open(*environment_.runtime, home_->stream(*settings_.name), *copy_, *copy_, std::move(options));
   if (!opened) {
     if (settings_.offline && out_of_reach(opened.error(), false)) return start_offline(opened.error());
     return tl::unexpected(opened.error());
   }
-  std::shared_ptr<owner::Owner> owner = std::move(*opened);
+  return begin_to_own(std::move(*opened));
+}
+
+// The claim is ours, and everything before it is in the copy.
+Result<> OpenDatabase::begin_to_own(std::shared_ptr<owner::Owner> owner) {
   const auto give_up = [&](Error error) {
     static_cast<void>(owner->stop(environment_.runtime->now()));
     return tl::unexpected(std::move(error));
@@ -113,10 +133,11 @@ Result<> OpenDatabase::start_owner(bool create) {
   if (copy_->state().ordinal == 0) {
     if (auto done = first_commit(*owner); !done) return give_up(done.error());
   }
+  if (follower()) copy_->own();
   if (auto done = start_capture(owner); !done) return give_up(done.error());
   if (local() || !hold_.pending()) return {};
   // Commits that a process with durability=local left: with durability=replicated there is nothing behind the stream.
-  const auto sent = keeper_->flush(environment_.runtime->now() + settings_.commit_timeout);
+  const auto sent = keeper_->flush(environment_.runtime->now() + settings().commit_timeout);
   return sent ? sent : give_up(sent.error());
 }
 
@@ -147,10 +168,12 @@ Result<> OpenDatabase::start_capture(std::shared_ptr<owner::Owner> owner) {
   page_size_ = copy_->state().page_size;
   KeeperDesk& desk = *this;
   keeper_ = std::make_unique<Keeper>(*environment_.runtime, *environment_.disk, *copy_, hold_, desk, settings_.name->text(), local(), environment_.log);
-  capture_ = std::make_unique<Capture>(*environment_.runtime, *copy_, *keeper_, hold_, *this, settings_.max_pending_bytes);
+  capture_ = std::make_unique<Capture>(*environment_.runtime, *copy_, *keeper_, hold_, *this, settings().max_pending_bytes);
   if (auto found = find_wal(); !found) return found;
   CaretakerSeat& seat = *this;
-  caretaker_ = std::make_unique<Caretaker>(*environment_.runtime, seat, CaretakerOptions{settings_.snapshot_after}, environment_.log);
+  caretaker_ = std::make_unique<Caretaker>(*environment_.runtime, seat, CaretakerOptions{settings().snapshot_after}, environment_.log);
+  keeper_now_.store(keeper_.get(), std::memory_order_release);
+  caretaker_now_.store(caretaker_.get(), std::memory_order_release);
   if (auto begun = keeper_->begin(owner); !begun) return begun;
   if (owner) owner_came(*owner);
   return {};
@@ -197,7 +220,7 @@ Result<std::shared_ptr<owner::Owner>> OpenDatabase::claim_again(const owner::Sel
     opened.error().outcome = Outcome::unavailable;  // whatever is wrong with the place: the stream was not asked
     return tl::unexpected(opened.error());
   }
-  owner::Options options = owner_options();
+  owner::Options options = owner_options(settings());
   options.progress = {};
   options.create = false;
   options.open_within = kOfflineOpenWithin;

@@ -15,6 +15,9 @@ struct Promise {
   std::string path;
   std::optional<OpenSettings> settings;  // none: by the copy's own path
 };
+// May an open for writing make an owner of the follower that is there? It claims at once, and cannot do without the home.
+bool takes_over(const OpenSettings& settings) { return settings.takeover == owner::TakeoverMode::always && !settings.offline; }
+
 Promise& thread_promise() {
   thread_local Promise promise;
   return promise;
@@ -40,7 +43,7 @@ std::shared_ptr<OpenDatabase> Registry::find(const OpenSettings& settings) {
         database.settings().cache_root != settings.cache_root)
       continue;
     if (database.reset_flag()) continue;
-    if (database.started() && database.follower() && !settings.follower) continue;  // a writer needs a copy of its own
+    if (database.started() && database.follower() && !settings.follower && !takes_over(settings)) continue;  // that writer needs a copy of its own
     return entry.database;
   }
   return nullptr;
@@ -50,7 +53,7 @@ Result<std::string> Registry::path_for(const OpenSettings& settings) {
   const auto gate_ = gate(settings.home_url + '\n' + settings.name->text());
   const std::lock_guard opening(*gate_);
   if (const auto found = find(settings)) {
-    if (found->settings().durability != settings.durability && !settings.follower)
+    if (found->settings().durability != settings.durability && !settings.follower && !found->follower())
       return tl::unexpected(Error{Outcome::invalid,
                                   fmt::format("'{}' is open in this process with durability={}; open it with the same durability, or close it first.",
                                               settings.name->text(), word(found->settings().durability)),
@@ -114,6 +117,8 @@ Registry::Attached Registry::attach(const std::string& path, bool read_only, boo
     const std::lock_guard opening(*gate_);
     if (!database->started()) {
       if (const auto done = database->start(read_only, create); !done) error = done.error();
+    } else if (const auto& as = thread_promise().settings; database->follower() && !read_only && as && !as->follower && takes_over(*as)) {
+      if (const auto done = database->take_over(*as, TakeOver::at_once); !done) error = done.error();
     } else if (database->follower() && !read_only) {
       error = Error{
           Outcome::not_owner, "'" + database->settings().name->text() + "' is open read-only in this process; open it for writing by its name again.", {}};

@@ -69,7 +69,7 @@ int MainFile::begin_read(int offset, int n, int flags) {
   if (const auto fresh = database_->check_staleness(); !fresh) return refuse(fresh.error().message);
   const int rc = real_->pMethods->xShmLock(real_, offset, n, flags);
   reading_ = reading_ || rc == SQLITE_OK;
-  if (rc != SQLITE_OK || !database_->settings().confirm_reads || database_->follower()) return rc;
+  if (rc != SQLITE_OK || !database_->settings().confirm_reads || database_->follower() || !guard_on(Guard::reads_confirmed)) return rc;
   // I8: confirmed by the home after the read began; the lock above is the beginning.
   const auto confirmed = database_->confirm(database_->settings().commit_timeout);
   if (confirmed) return SQLITE_OK;
@@ -80,10 +80,16 @@ int MainFile::begin_read(int offset, int n, int flags) {
 
 int MainFile::take_write_lock(int offset, int n, int flags) {
   if (const auto reset = database_->current_reset()) return refuse_begin(*reset);  // I7
+  const bool writes = !database_->follower();
+  if (writes) {
+    if (const auto entered = database_->writer_enters(); !entered) return refuse(entered.error().message);
+  }
   const int rc = real_->pMethods->xShmLock(real_, offset, n, flags);
-  if (rc != SQLITE_OK || database_->follower()) return rc;
+  if (rc != SQLITE_OK && writes) database_->writer_leaves();
+  if (rc != SQLITE_OK || !writes) return rc;
   const auto header = read_index();
   if (!watch().taken(header)) {
+    database_->writer_leaves();
     real_->pMethods->xShmLock(real_, offset, n, SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE);
     std::string sentence = fmt::format(
         "The local copy {} was written by something else than Onepen in this process. Those writes are not in the stream; nothing more is written from here. Open the database again: a "
@@ -124,6 +130,7 @@ void MainFile::settle_local_commit(const std::optional<WalIndexHeader>& header) 
 }
 
 void MainFile::release_write_lock() {
+  database_->writer_leaves();
   const bool was_landed = landed_;
   write_locked_ = landed_ = sync_expected_ = false;
   const auto header = read_index();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/guard.h"
 
 namespace onepen::sqlite {
 namespace {
@@ -198,9 +199,10 @@ Result<bool> WalIndex::try_hold_readers() {
   ONEPEN_CHECK(locked_ && !readers_held_, "a WAL ends under the write lock");
   const auto at = region(0);
   if (!at) return tl::unexpected(at.error());
-  if (load<std::uint32_t>(*at + kCopiedAt) != load<std::uint32_t>(*at + kFramesAt)) return false;
+  if (load<std::uint32_t>(*at + kCopiedAt) != load<std::uint32_t>(*at + kFramesAt) && guard_on(Guard::live_all_copied)) return false;
   // Readers whose mark is 0 read nothing from the WAL, and with everything copied that is the mark of all that begin.
   const auto got = try_shm_lock(kMarkSlots + 1, kMarks - 1);
+  if (got && !*got && !guard_on(Guard::live_readers_free)) return readers_held_ = true;
   readers_held_ = got && *got;
   return got;
 }

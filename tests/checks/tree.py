@@ -223,7 +223,34 @@ def guarantees(root):
     return problems or ([] if rows else ["docs/guarantees.md promises nothing"])
 
 
-CHECKS = {check.__name__: check for check in (includes, guards, elsewhere, failpoints, changelog, machine_paths, file_length, guarantees)}
+# What fence.md and homes.md number, and the rules of fence.md that have a heading: docs/simulator.md says for each which guard carries it and what finds that guard.
+RULES = [f"I{n}" for n in range(1, 12)] + [f"B{n}" for n in range(1, 8)] + ["claim", "in flight", "incarnations", "reset"] + [f"takeover {n}" for n in range(1, 5)]
+SWEEPS = {"sweep": False, "sweep with SQLite": True}
+
+
+def rules(root):
+    """docs/simulator.md: every rule has a guard, every guard a rule and a finder, which is the one that sim/mutations.cc asks."""
+    page, mutations = root / "docs/simulator.md", (root / "sim/mutations.cc").read_text()
+    rows = re.findall(r"^\| ([^|`]+) \| `(\w+)` \| ([^|]+) \|$", page.read_text() if page.exists() else "", re.M)
+    guards_there = re.findall(r"^\s*X\((\w+)\)", (root / "src/base/guard.h").read_text(), re.M)
+    elsewhere_of = dict(re.findall(r'\{Guard::(\w+),\s*"([^"]+)"\}', mutations))
+    with_sqlite = set(re.findall(r"case Guard::(\w+):", mutations))
+    told = {rule.strip() for row in rows for rule in row[0].split(",")}
+    problems = [f"docs/simulator.md names no guard for the rule {rule}" for rule in RULES if rule not in told]
+    problems += [f"docs/simulator.md says nothing of the guard {name}" for name in guards_there if name not in {guard for _, guard, _ in rows}]
+    for rule, guard, finder in rows:
+        if guard not in guards_there:
+            problems.append(f"docs/simulator.md: {guard} is no guard")
+        elif guard in elsewhere_of:
+            if finder != f"`{elsewhere_of[guard]}`":
+                problems.append(f"docs/simulator.md: {guard} is found by {elsewhere_of[guard]}, says sim/mutations.cc")
+        elif SWEEPS.get(finder) != (guard in with_sqlite):
+            problems.append(f"docs/simulator.md: {guard} is found by {finder}, and sim/mutations.cc looks elsewhere")
+        problems += [f"docs/simulator.md: there is no rule {name.strip()}" for name in rule.split(",") if name.strip() not in RULES]
+    return problems
+
+
+CHECKS = {check.__name__: check for check in (includes, guards, elsewhere, rules, failpoints, changelog, machine_paths, file_length, guarantees)}
 
 
 def main():

@@ -25,6 +25,7 @@ class Checks(unittest.TestCase):
         self.write("src/home/object/a.h", '#include "core/fence.h"\n')
         self.write("include/onepen/x.h", "#include <onepen/y.h>\n#include <tl/expected.hpp>\n#include <string>\n")
         self.write("sim/mutations.cc", self.covered("src/core/fence_test.cc"))
+        self.write("docs/simulator.md", self.table("one_rule"))
         self.write("tests/process/kill.sh", "ONEPEN_FAILPOINT=core.step=kill@2\n")
 
     def tearDown(self):
@@ -38,6 +39,9 @@ class Checks(unittest.TestCase):
     def promise(self, shown_by, red="`its-rule`"):
         return f"| promise | shown by | red without |\n|---|---|---|\n| A rule of `something` | {shown_by} | {red} |\n"
 
+    def table(self, guard, but=(), by="`src/core/fence_test.cc`"):
+        return "| rule | guard | found by |\n|---|---|---|\n| " + ", ".join(rule for rule in tree.RULES if rule not in but) + f" | `{guard}` | {by} |\n"
+
     def covered(self, by):
         return f'  {{Guard::one_rule, "{by}"}},  // why\n'
 
@@ -45,6 +49,18 @@ class Checks(unittest.TestCase):
         self.assertEqual([], tree.CHECKS[check](self.root), "green before the break")
         self.write(name, text)
         self.assertNotEqual([], tree.CHECKS[check](self.root), "red after it")
+
+    def test_every_rule_has_a_guard(self):
+        self.broken("rules", "docs/simulator.md", self.table("one_rule", but=("B7",)))
+
+    def test_every_guard_has_a_rule(self):
+        self.broken("rules", "src/base/guard.h", "  X(one_rule) /* why */ \\\n  X(another) /* why */\n")
+
+    def test_the_table_of_rules_names_guards_that_exist(self):
+        self.broken("rules", "docs/simulator.md", self.table("one_rule") + "| I1 | `no_rule` | sweep |\n")
+
+    def test_the_table_of_rules_says_who_finds_a_guard(self):
+        self.broken("rules", "docs/simulator.md", self.table("one_rule", by="sweep"))
 
     def test_core_may_not_know_io(self):
         self.broken("includes", "src/core/x.cc", '#include "io/disk.h"\n')

@@ -38,6 +38,7 @@ class Given:
             "import": (("import", user / "source.db", "app"), REFUSED),
             "export": (("export", "app", user / "again.db"), OK),
             "replicate": (("replicate", "app", "--to", user / "replica.db", "--once"), OK),
+            "handover": (("handover", "app"), REFUSED),
             "snapshot": (("snapshot", "app"), OK),
             "restore": (("restore", "app", "--at", "-0s"), OK),
             "adopt": (("adopt", "app"), REFUSED),

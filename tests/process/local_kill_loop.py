@@ -51,6 +51,7 @@ ELSEWHERE = {
     "salvage.before_name": "salvage export: admin_kills.py",
     "copy.discard": "copies that hold nothing unsent and are in nobody's way any more: copy_kill_test.cc",
     "live.": "a database that is read while it is written into: follower_kills.py",
+    "keeper.released": "an owner that hands over: standby.py",
     "disk.append": "a file operation that local copies and homes do without: as an error in the tests of src/io",
     "capture.after_header": "commits that wait for the home: kill_loop.py",
     "capture.after_commit_frame": "commits that wait for the home: kill_loop.py",

@@ -112,7 +112,7 @@ TEST_F(FollowTest, WaitingForWhatDoesNotComeEndsInTime) {
   EXPECT_TRUE(has(told(), "not yet up to")) << told();
   EXPECT_EQ(follower.run("SELECT onepen_wait_for(NULL)").code, SQLITE_ERROR);
   EXPECT_EQ(db.run("SELECT onepen_wait_for('x')").code, SQLITE_AUTH);
-  EXPECT_TRUE(has(told(), "open for writing here")) << told();
+  EXPECT_TRUE(has(told(), "is written by this process")) << told();
 }
 
 TEST_F(FollowTest, ReadsAreRefusedWhenTheHomeWasNotHeardForTooLong) {

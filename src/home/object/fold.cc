@@ -48,6 +48,7 @@ std::uint64_t LogFold::history_at() const {
 }
 
 bool LogFold::cut_off(Position at) const {
+  if (!guard_on(Guard::b7_cut)) return false;
   return std::any_of(cuts_.begin(), cuts_.end(), [&](const Cut& cut) { return at > cut.common && at.high < cut.at; });
 }
 

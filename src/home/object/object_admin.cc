@@ -59,7 +59,7 @@ core::Decision ObjectStream::judge(core::AdminAct act, const Incarnation& seen, 
   command.next_incarnation = next;
   command.next_tail = core::Position{fold_.next_id(), 0};
   auto decision = apply(trial, command);
-  if (decision.outcome == Outcome::applied && tail != fold_.tail()) {
+  if (decision.outcome == Outcome::applied && tail != fold_.tail() && guard_on(Guard::admin_sees_tail)) {
     decision = {};
     decision.outcome = Outcome::base_mismatch;
     decision.why = core::Why::tail_moved;

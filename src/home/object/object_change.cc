@@ -134,7 +134,7 @@ ObjectStream::Step<std::optional<ClaimReceipt>> ObjectStream::claim_allowed(cons
   }
   auto d = apply(trial, command);
   if (d.outcome == Outcome::duplicate) return receipt_of(d);
-  if (d.outcome == Outcome::applied && request.if_tail && !request.if_tail->text.empty() && *request.if_tail != fold_.tail()) {
+  if (d.outcome == Outcome::applied && request.if_tail && !request.if_tail->text.empty() && *request.if_tail != fold_.tail() && guard_on(Guard::claim_tail)) {
     d = {};
     d.outcome = Outcome::base_mismatch;  // the same place in another history
     d.why = core::Why::tail_moved;
