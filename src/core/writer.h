@@ -35,21 +35,21 @@
 
 namespace onepen::core {
 
-using Ticket = std::uint64_t;     // the n-th append queued by a user, from 1; 0: nobody waits for it (control records)
+using Ticket = std::uint64_t;  // the n-th append queued by a user, from 1; 0: nobody waits for it (control records)
 using ConfirmId = std::uint64_t;  // one confirm()
 
 struct Fate {
   enum class Kind : std::uint8_t {
     acknowledged,  // in the stream (also when the handle was fenced right after it)
-    refused,       // certainly not in the stream, and never will be
-    undecided,     // may be in the stream
+    refused,  // certainly not in the stream, and never will be
+    undecided,  // may be in the stream
   } kind;
-  Offset offset{};               // acknowledged: just after it; empty when the home only said that it was applied and then could not be read
+  Offset offset{};  // acknowledged: just after it; empty when the home only said that it was applied and then could not be read
   std::optional<Error> error{};  // refused, undecided: why
-  Sequence sequence{};           // acknowledged: its number among the appends of the handle's epoch
+  Sequence sequence{};  // acknowledged: its number among the appends of the handle's epoch
 };
 
-inline constexpr unsigned kMaxLostClaims = 16;                             // an unconditional claim lost this often ends in claim_races
+inline constexpr unsigned kMaxLostClaims = 16;  // an unconditional claim lost this often ends in claim_races
 inline constexpr std::chrono::nanoseconds kFirstBackoff = std::chrono::milliseconds(20);
 inline constexpr std::chrono::nanoseconds kLastBackoff = std::chrono::seconds(1);
 
@@ -57,9 +57,9 @@ struct WriterConfig {
   std::string stream;  // its name, for messages
   OwnerInfo info;
   bool liveness = false;  // the claim names a liveness object; with an empty info.liveness it is the claim id
-  bool create = true;     // make the stream when absent
-  std::size_t max_undecided = 256;            // appends in one batch
-  std::uint64_t max_batch_bytes = 8u << 20;   // payload bytes in one batch, unless one append alone is larger
+  bool create = true;  // make the stream when absent
+  std::size_t max_undecided = 256;  // appends in one batch
+  std::uint64_t max_batch_bytes = 8u << 20;  // payload bytes in one batch, unless one append alone is larger
   std::chrono::nanoseconds notice_within = std::chrono::seconds(1);
 };
 
@@ -83,16 +83,16 @@ struct Confirm {
 };
 
 // ---- Events
-struct ClaimNow {                      // in Opening
-  Epoch seen;                          // the highest epoch seen or written ahead; the claim goes above it
+struct ClaimNow {  // in Opening
+  Epoch seen;  // the highest epoch seen or written ahead; the claim goes above it
   std::optional<Incarnation> incarnation{};
-  std::optional<ClaimId> over{};       // conditional (ClaimRequest::over)
-  std::optional<Offset> if_tail{};     // conditional (ClaimRequest::if_tail)
+  std::optional<ClaimId> over{};  // conditional (ClaimRequest::over)
+  std::optional<Offset> if_tail{};  // conditional (ClaimRequest::if_tail)
 };
 struct ClaimNotWritten {
   Error error;
-};        // the claim log could not be written: nothing was sent
-struct ClaimNotFound {};                        // read-back: the stream up to its tail does not have the claim that was answered
+};  // the claim log could not be written: nothing was sent
+struct ClaimNotFound {};  // read-back: the stream up to its tail does not have the claim that was answered
 struct ClaimAnswered {
   Answer<ClaimReceipt> answer;
 };
@@ -109,22 +109,22 @@ struct StatAnswered {
 struct ReadAnswered {
   Answer<ReadResult> answer;
 };
-struct GiveUp {                                 // the front resets the handle: diverged, broken, unresolved
+struct GiveUp {  // the front resets the handle: diverged, broken, unresolved
   ResetKind kind;
   std::string message;
 };
-struct Withdraw {                               // the front takes an append back: it, and everything queued behind it, unless an attempt of it may land
+struct Withdraw {  // the front takes an append back: it, and everything queued behind it, unless an attempt of it may land
   Ticket ticket;
-  Error error;                                  // of the refusal
+  Error error;  // of the refusal
 };
-struct Tick {};                                 // wake_at has come (or not yet: then nothing happens)
+struct Tick {};  // wake_at has come (or not yet: then nothing happens)
 using Event = std::variant<ClaimNow, ClaimNotWritten, ClaimNotFound, ClaimAnswered, Queued, BatchAnswered, StatAnswered, ReadAnswered, GiveUp, Withdraw, Tick>;
 
 // ---- Effects: carried out top to bottom, each whole before the next
-struct AskStat {};                              // Stream::stat
+struct AskStat {};  // Stream::stat
 struct AskRead {
   Offset from;
-};                // Stream::read
+};  // Stream::read
 using Request = std::variant<ClaimRequest, std::shared_ptr<const AppendBatch>, AskStat, AskRead>;
 struct Decided {
   Ticket ticket;
@@ -135,21 +135,21 @@ struct Confirmed {
   Result<Offset> result;
 };
 struct Effects {
-  std::optional<ClaimRequest> write_ahead{};    // sync it to the claim log; failed → ClaimNotWritten, and the request below is not sent
+  std::optional<ClaimRequest> write_ahead{};  // sync it to the claim log; failed → ClaimNotWritten, and the request below is not sent
   std::optional<Result<ClaimReceipt>> claimed{};  // the claim is decided: ours, or why not
-  std::vector<Decided> decided{};               // wake their waiters before the next request goes out: it may take long
+  std::vector<Decided> decided{};  // wake their waiters before the next request goes out: it may take long
   std::vector<Confirmed> confirmed{};
-  std::optional<std::string> suspect{};         // before the reset: Stream::report_suspect, once; what the stream lacks of ours
-  std::optional<Reset> reset{};                 // tell the listeners, once
-  std::optional<Request> request{};             // send it; the answer is the next *Answered event
-  std::optional<Instant> wake_at{};             // when no request is out: Tick then
+  std::optional<std::string> suspect{};  // before the reset: Stream::report_suspect, once; what the stream lacks of ours
+  std::optional<Reset> reset{};  // tell the listeners, once
+  std::optional<Request> request{};  // send it; the answer is the next *Answered event
+  std::optional<Instant> wake_at{};  // when no request is out: Tick then
 };
 
 // ---- States
 struct Flight {  // one batch on its way
   std::shared_ptr<const AppendBatch> batch;
-  std::vector<Ticket> tickets;   // of batch->appends
-  unsigned failures = 0;         // attempts without a decision, for the backoff
+  std::vector<Ticket> tickets;  // of batch->appends
+  unsigned failures = 0;  // attempts without a decision, for the backoff
   bool may_have_landed = false;  // some attempt was answered unknown: a later definite refusal says nothing about that one
 };
 struct Opening {};
@@ -159,7 +159,7 @@ struct Claiming {
   unsigned failures = 0;
   bool may_have_landed = false;
   std::optional<Instant> again{};  // set: nothing is out, the same request goes out again then
-  bool asking = false;             // a stat is out: who has the newest claim
+  bool asking = false;  // a stat is out: who has the newest claim
 };
 struct Failed {
   Error error;
@@ -179,9 +179,9 @@ struct Deciding {  // reading the stream: are the flight's appends in it?
   Refusal cause;
   std::vector<std::optional<Offset>> found;
   Offset from;
-  bool other_bytes = false;              // the stream has other bytes under one of our sequences
-  std::optional<Owner> newer{};          // the claim that closed our epoch, once the read came to it
-  std::optional<Instant> again{};        // set: nothing is out
+  bool other_bytes = false;  // the stream has other bytes under one of our sequences
+  std::optional<Owner> newer{};  // the claim that closed our epoch, once the read came to it
+  std::optional<Instant> again{};  // set: nothing is out
 };
 struct Checking {
   std::vector<ConfirmId> covers;
@@ -207,13 +207,13 @@ class Writer {
   Effects step(const Moment& moment, Event event);
 
   const WriterState& state() const { return state_; }
-  Token token() const;                                         // nil parts before the claim
+  Token token() const;  // nil parts before the claim
   const Incarnation& incarnation() const { return incarnation_; }
   const ClaimId& claim_id() const { return claim_id_; }
   Epoch epoch() const { return epoch_; }
   const Offset& acknowledged() const { return acknowledged_; }  // just after our newest record known to be in the stream
-  Sequence last_in_stream() const { return last_; }             // its sequence
-  std::size_t undecided() const;                                // appends queued or in flight
+  Sequence last_in_stream() const { return last_; }  // its sequence
+  std::size_t undecided() const;  // appends queued or in flight
   std::uint64_t queued_bytes() const { return queued_bytes_; }
 
  private:
@@ -274,7 +274,7 @@ class Writer {
   Incarnation incarnation_{};
   Epoch epoch_{};
   ClaimId claim_id_{};
-  ClaimRequest claim_{};      // the claim we own by
+  ClaimRequest claim_{};  // the claim we own by
   unsigned lost_claims_ = 0;  // before it
   Sequence next_{1};
   Sequence last_{0};
