@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/guard.h"
 
@@ -13,9 +14,11 @@ namespace {
 // is then seen so much later, once.
 constexpr std::chrono::seconds kQuietAfter{5}, kRarest{1};
 constexpr int kQuietShare = 20;
-// A follower that is up to date rests seven times as long as its last batch took before it reads on: however many there are, they leave the machine to others, and the
-// more commits wait the more of them make one batch. One alone rests for a millisecond or two. Whoever waits for an offset ends the rest.
+// A follower that is up to date rests seven times as long as the quickest of its last batches took before it reads on: however many there are, they leave the machine to
+// others, and the more commits wait the more of them make one batch. One alone rests for a millisecond or two. (The quickest: one that waited for a disk, for a
+// checkpoint say, took nothing from anybody.) Whoever waits for an offset ends the rest.
 constexpr int kRestShare = 7;
+constexpr std::size_t kLastBatches = 16;
 constexpr std::chrono::nanoseconds kFirstFollowPause = std::chrono::milliseconds(20), kLastFollowPause = std::chrono::seconds(2);
 
 // Of an answer of the home: is there anything to be had by asking again? A stream of which nothing is there is out of sight; only a tombstone is a removal (ADR 0009).
@@ -63,6 +66,8 @@ FollowStatus Follow::status() const {
 
 void Follow::run() {
   Instant last_news = runtime_.now();
+  std::array<std::chrono::nanoseconds, kLastBatches> took{};
+  std::size_t batches = 0;
   while (!stop_.load()) {
     const Instant from = runtime_.now();
     const auto more = read_on();
@@ -77,7 +82,9 @@ void Follow::run() {
     const Instant now = runtime_.now();
     if ((*more)->news) {
       last_news = now;
-      if ((*more)->up_to_date && !asked_.load()) pause(std::min<std::chrono::nanoseconds>(kRestShare * (now - from), kRarest));
+      took[batches++ % kLastBatches] = now - from;
+      const auto quickest = *std::min_element(took.begin(), took.begin() + static_cast<std::ptrdiff_t>(std::min(batches, kLastBatches)));
+      if ((*more)->up_to_date && !asked_.load()) pause(std::min<std::chrono::nanoseconds>(kRestShare * quickest, kRarest));
       continue;
     }
     if (const auto quiet = now - last_news; quiet > kQuietAfter) {
