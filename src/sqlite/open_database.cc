@@ -190,6 +190,9 @@ void OpenDatabase::on_follow_ended(const Error& error) {
       case Outcome::gone:
       case Outcome::incarnation_changed: return ResetKind::rewound;
       case Outcome::unavailable: return ResetKind::broken;
+      case Outcome::fence_unavailable:  // the log is damaged, or suspect: the copy is as good as it was
+      case Outcome::read_fenced:
+      case Outcome::quarantined: return ResetKind::refused;
       default: return ResetKind::diverged;
     }
   }();
