@@ -65,7 +65,8 @@ bool failpoint_hit(const char* name) {
   for (Armed& point : s.armed) {
     if (point.name != name || point.left <= 0 || --point.left > 0) continue;
     if (point.action == "kill") ::kill(::getpid(), SIGKILL);
-    if (point.action == "stop") ::kill(::getpid(), SIGSTOP);
+    // This thread itself: a signal to the process may be taken by another one, later, and this one would run on meanwhile.
+    if (point.action == "stop") ::raise(SIGSTOP);
     if (point.action == "error") return true;
   }
   return false;

@@ -267,7 +267,10 @@ TEST_F(ObjectTend, unfinished_parts_of_a_fenced_owner_are_swept_and_those_of_the
 
   // A does not know yet that it was fenced: what it still puts is of no consequence, and swept again.
   static_cast<void>((*of_a)->add(as_bytes("three")));
-  static_cast<void>((*of_a)->finish({}));
+  const auto late = (*of_a)->finish({});
+  ASSERT_FALSE(late) << "two of its parts were swept";
+  EXPECT_EQ(late.error().outcome, Outcome::unavailable);
+  EXPECT_EQ(b.stream->snapshots()->size(), 1u) << "none that lacks a part is shown";
   EXPECT_EQ((*b.stream->newest_snapshot())->id, whole.id);
   EXPECT_EQ(text(), kAll);
   const auto finished = (*of_b)->finish({});

@@ -63,7 +63,18 @@ Answer<SnapshotInfo> ObjectStream::Writer::finish(const Bytes& about) {
   head_.info.about = about;
   if (auto ok = stream_.put_whole(folder_ + "/head", wire::encode(head_)); !ok) return tl::unexpected(ok.error());
   if (ONEPEN_FAILPOINT("home.after_snapshot_head")) return stream_.refuse(Outcome::unknown, "a failpoint said so");
+  if (auto whole = still_whole(); !whole) return tl::unexpected(whole.error());
   return head_.info;
+}
+
+// A newer owner tends the stream, and took the parts for what is left of an unfinished snapshot, before the head was there. (Killed just here, we leave a head without
+// parts, which the next trim removes.)
+ObjectStream::Step<> ObjectStream::Writer::still_whole() {
+  auto names = stream_.store_.list(folder_, "", wire::kMaxSnapshotParts + 1);
+  if (!names) return stream_.refuse(names.error());
+  if (names->size() > head_.parts.size()) return {};
+  if (auto ok = stream_.store_.erase(folder_ + "/head"); !ok) return stream_.refuse(ok.error());
+  return stream_.refuse(Outcome::unavailable, fmt::format("{} in {} was swept by another owner while it was made.", folder_, stream_.store_.describe()));
 }
 
 // Whoever changes a stream shows that it owns it (fence.md, "The envelope").

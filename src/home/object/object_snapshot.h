@@ -11,6 +11,8 @@ class ObjectStream::Writer final : public core::SnapshotWriter {
   core::Answer<core::SnapshotInfo> finish(const Bytes& about) override;
 
  private:
+  Step<> still_whole();
+
   ObjectStream& stream_;
   const std::string folder_;
   wire::SnapshotHead head_;
