@@ -70,7 +70,9 @@ bool Application::open(const Opening& how, int& code) {
   }
   all_.run.history.sometimes.reached(Sometime::sqlite_opened);
   if (sqlite::OpenDatabase* database = this->database()) {
-    database->on_reset([this](const Reset& reset) { told(reset); });
+    database->on_reset([this, here = std::weak_ptr(listening_)](const Reset& reset) {
+      if (here.lock()) told(reset);
+    });
     found_pending_ = database->status().pending_commits > 0;
     if (found_pending_) all_.run.history.sometimes.reached(Sometime::took_over_pending);
   }

@@ -2,6 +2,7 @@
 #pragma once
 #include <sqlite3.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,8 @@ class Application {
   Random& random_;
   Opening how_;
   sqlite3* db_ = nullptr;
+  // The database may be open longer than this is there (a standby's follower), and tell its reset then.
+  std::shared_ptr<bool> listening_ = std::make_shared<bool>(true);
   Offset covered_;
   int resets_ = 0;
   bool found_pending_ = false;
