@@ -192,10 +192,9 @@ class CommandLine {
     takeover->excludes(once);
     replicate
         ->add_option("--term", replicate_.term, "With --takeover: an owner that is silent so long is gone (an owner that told a longer term= is given that)")
-        ->needs(takeover)
         ->capture_default_str()
         ->type_name("TIME");
-    replicate->add_option("--owner", replicate_.owner, "With --takeover: a name for people, shown by history")->needs(takeover)->type_name("TEXT");
+    replicate->add_option("--owner", replicate_.owner, "With --takeover: a name for people, shown by history")->type_name("TEXT");
 
     auto* handover = add_common(add(
         "handover", "Ask the owner to hand a database over to a standby", [this] { return run_handover(common_, handover_); },

@@ -131,6 +131,8 @@ Result<> fill(sqlite::Copy& copy, core::Stream& stream, const ReplicateOptions& 
 int run_replicate(const Common& common, const ReplicateOptions& options) {
   if (options.file.empty() && !options.takeover)
     return report(common, kUsage, "usage", "Name the file: --to FILE. (Only a standby, --takeover, can do without.)");
+  if (!options.takeover && (!options.owner.empty() || options.term != ReplicateOptions{}.term))
+    return report(common, kUsage, "usage", "--term and --owner are a standby's: give --takeover as well.");
   const auto term = sqlite::read_duration(options.term);
   if (!term || *term < sqlite::kLeastTerm)
     return report(common, kUsage, "usage", fmt::format("--term '{}' is no time: write 250ms, 30s or 2m (at least 100ms).", options.term));
