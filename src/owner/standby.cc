@@ -28,7 +28,6 @@ Standby::Standby(Runtime& runtime, std::string stream, std::string who, std::chr
     : runtime_(runtime),
       stream_(std::move(stream)),
       who_(std::move(who)),
-      term_(term),
       look_(std::clamp<std::chrono::nanoseconds>(term / kLooksOfATerm, kLeastStandbyLook, kMostStandbyLook)),
       watches_(watches),
       log_(std::move(log)),

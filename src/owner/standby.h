@@ -49,7 +49,7 @@ class Standby {
 
   Runtime& runtime_;
   const std::string stream_, who_;
-  const std::chrono::nanoseconds term_, look_;
+  const std::chrono::nanoseconds look_;
   const bool watches_;
   const Log log_;
   LifeWatch life_;
