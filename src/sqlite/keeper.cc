@@ -223,14 +223,16 @@ void Keeper::hand_over_now() {
     const Lock lock(mutex_);
     now_.owner = nullptr;
   }
+  const std::string released = ours->status().token.claim_id;
+  const auto stream = desk_.session();
   const Instant patience = runtime_.now() + kSuccessorWithin;
   while (!stop_.load() && !desk_.is_reset() && runtime_.now() < patience) {
-    if (auto came = desk_.successor_came(*ours)) {
-      const std::string who = core::describe(*came);
-      desk_.lost(
-          ResetKind::fenced,
-          fmt::format("handed over: '{}' is now written by {}. Everything that was committed here is in the stream. {}", name_, who, core::kOnlyToTakeItBack),
-          std::move(came));
+    if (const auto stat = stream->stat(); stat && to_text(stat->claim_id) != released) {
+      auto came = core::owner_of(*stat);
+      desk_.lost(ResetKind::fenced,
+                 fmt::format("handed over: '{}' is now written by {}. Everything that was committed here is in the stream. {}", name_, core::describe(came),
+                             core::kOnlyToTakeItBack),
+                 std::move(came));
       return;
     }
     if (!hold_.nap(runtime_.now() + kFirstPause)) return;

@@ -46,9 +46,9 @@ class KeeperDesk {
   virtual bool is_reset() const = 0;
   virtual void tell_listeners() = 0;             // of a reset that nobody told yet
   virtual void sent(std::uint64_t bytes) = 0;    // acknowledged bytes of log
-  // Handing over: no write transaction begins from here on (empty: they do again); true: none is left at the deadline. And who has claimed since `ours`.
+  // Handing over: no write transaction begins from here on (empty: they do again); true: none is left at the deadline.
   virtual bool drain(const std::string& successor, Instant deadline) = 0;
-  virtual std::optional<Owner> successor_came(const owner::Owner& ours) = 0;
+  virtual std::unique_ptr<core::Stream> session() = 0;
 };
 
 class Keeper final : public OwnerSeat {

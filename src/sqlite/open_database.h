@@ -152,8 +152,7 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
   void tell_listeners() override;
   void sent(std::uint64_t bytes) override;
   bool drain(const std::string& successor, Instant deadline) override;
-  std::optional<Owner> successor_came(const owner::Owner& ours) override;
-  // CaretakerSeat
+  // CaretakerSeat; KeeperDesk's session() as well
   std::unique_ptr<core::Stream> session() override;
   std::optional<core::OwnerToken> token() override;
   std::uint64_t database_bytes() override;

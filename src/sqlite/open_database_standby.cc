@@ -162,11 +162,4 @@ bool OpenDatabase::drain(const std::string& successor, Instant deadline) {
   return true;
 }
 
-std::optional<Owner> OpenDatabase::successor_came(const owner::Owner& ours) {
-  const auto stream = home_->stream(*settings_.name);
-  const auto stat = stream->stat();
-  if (!stat || to_text(stat->claim_id) == ours.status().token.claim_id) return {};
-  return core::owner_of(*stat);
-}
-
 }  // namespace onepen::sqlite
