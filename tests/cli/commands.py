@@ -210,6 +210,24 @@ class Commands(Asked):
             check(db.execute("SELECT count(*) FROM t").fetchone() == (count,), f"{path} holds {count} rows")
             db.close()
 
+    def case_a_standby_and_a_handover_say_what_they_lack(self):
+        self.onepen("import", self.source(), "app")
+        before = tree(self.home)
+        for told, arguments in (
+            ("--to FILE", ("replicate", "app")),
+            ("give --takeover", ("replicate", "app", "--to", self.root.path / "user/none.db", "--owner", "x")),
+            ("give --takeover", ("replicate", "app", "--to", self.root.path / "user/none.db", "--term", "5s")),
+            ("'soon'", ("replicate", "app", "--takeover", "--term", "soon")),
+            ("at least 100ms", ("replicate", "app", "--takeover", "--term", "99ms")),
+            ("'soon'", ("handover", "app", "--within", "soon")),
+        ):
+            message = self.refusal(USAGE, *arguments, word="usage")
+            check(told in message, f"{arguments} must say {told}", message)
+        message = self.refusal(REFUSED, "handover", "app", word="refused")
+        check("ended in peace" in message, "there is nobody to ask", message)
+        self.refusal(NOT_FOUND, "handover", "nothing")
+        check(tree(self.home) == before, "nothing of it touched the home")
+
     def case_import_of_what_is_none(self):
         junk = self.root.path / "user" / "junk.db"
         junk.write_bytes(b"this is no database at all" * 100)

@@ -143,6 +143,16 @@ TEST_F(FollowTest, ReadsAreRefusedWhenTheHomeWasNotHeardForTooLong) {
   EXPECT_TRUE(has(told(), "mode=ro")) << told();
 }
 
+TEST_F(FollowTest, ParametersOfAStandbyAreChecked) {
+  Sql wrong;
+  EXPECT_NE(wrong.open(uri("w", "&standby=1")), SQLITE_OK);
+  EXPECT_TRUE(has(told(), "standby=1 needs mode=ro")) << told();
+  EXPECT_NE(wrong.open(ro("w", "&standby=yes")), SQLITE_OK);
+  EXPECT_TRUE(has(told(), "write standby=0")) << told();
+  EXPECT_NE(wrong.open(ro("w", "&standby=1&term=99ms")), SQLITE_OK);
+  EXPECT_TRUE(has(told(), "term='99ms' is no time")) << told();
+}
+
 TEST_F(FollowTest, ARestoredStreamIsShownInPlace) {
   Sql db(uri("a"));
   db.ok("CREATE TABLE t(n); INSERT INTO t VALUES (1)");
