@@ -1,20 +1,21 @@
 """Each check of proofs.py turns red on a small tree that breaks its rule, and is green on the same tree without the break."""
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import proofs  # noqa: E402
 import mutants  # noqa: E402
+from small_tree import SmallTree  # noqa: E402
 
 RULE = "[one-rule] why\nin: src/core/fence.cc\nwas:   if (old) return;\nnow:\nred: scenarios\n"
 
 
-class Proofs(unittest.TestCase):
+class Proofs(SmallTree):
+    checks = proofs.CHECKS
+
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.root = Path(self.folder.name)
+        super().setUp()
         self.write("src/base/guard.h", "  X(one_guard) /* why */ \\\n")
         self.write("src/core/fence.cc", "void f() {\n  if (old) return;\n}\n")
         self.write("src/core/fence.h", "Result<int> decode_thing(ByteView bytes);\n")
@@ -28,19 +29,6 @@ class Proofs(unittest.TestCase):
         self.write("fuzz/thing.cc", "")
         self.write("fuzz/corpus/thing/one", "x")
         self.write("docs/scenarios.md", f"# Rows\n{proofs.MARK}\n" + "\n".join(proofs.table(self.root)) + "\n")
-
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def write(self, name, text):
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-    def broken(self, check, name, text):
-        self.assertEqual([], proofs.CHECKS[check](self.root), "green before the break")
-        self.write(name, text)
-        self.assertNotEqual([], proofs.CHECKS[check](self.root), "red after it")
 
     def test_row_without_a_scenario(self):
         self.broken("scenarios", "tests/scenarios/rows.txt", "S01 PG     nothing of ours\nS02 PG,ST  two claims\nS03 ST     many claims\n")

@@ -1,18 +1,19 @@
 """Each structural check turns red on a small tree that breaks its rule, and is green on the same tree without the break."""
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import purity  # noqa: E402
 import tree  # noqa: E402
+from small_tree import SmallTree  # noqa: E402
 
 
-class Checks(unittest.TestCase):
+class Checks(SmallTree):
+    checks = tree.CHECKS
+
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.root = Path(self.folder.name) / "tree"
+        super().setUp()
         self.write("CMakeLists.txt", "project(onepen VERSION 1.2.3 LANGUAGES CXX)\n")
         self.write("CHANGELOG.md", "# Changes\n\n## 1.2.3\n")
         self.write("src/base/guard.h", "  X(one_rule) /* why */ \\\n")
@@ -28,14 +29,6 @@ class Checks(unittest.TestCase):
         self.write("docs/simulator.md", self.table("one_rule"))
         self.write("tests/process/kill.sh", "ONEPEN_FAILPOINT=core.step=kill@2\n")
 
-    def tearDown(self):
-        self.folder.cleanup()
-
-    def write(self, name, text):
-        path = self.root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
     def promise(self, shown_by, red="`its-rule`"):
         return f"| promise | shown by | red without |\n|---|---|---|\n| A rule of `something` | {shown_by} | {red} |\n"
 
@@ -44,11 +37,6 @@ class Checks(unittest.TestCase):
 
     def covered(self, by):
         return f'  {{Guard::one_rule, "{by}"}},  // why\n'
-
-    def broken(self, check, name, text):
-        self.assertEqual([], tree.CHECKS[check](self.root), "green before the break")
-        self.write(name, text)
-        self.assertNotEqual([], tree.CHECKS[check](self.root), "red after it")
 
     def test_every_rule_has_a_guard(self):
         self.broken("rules", "docs/simulator.md", self.table("one_rule", but=("B7",)))
