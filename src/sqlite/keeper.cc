@@ -229,10 +229,9 @@ void Keeper::hand_over_now() {
   while (!stop_.load() && !desk_.is_reset() && runtime_.now() < patience) {
     if (const auto stat = stream->stat(); stat && to_text(stat->claim_id) != released) {
       auto came = core::owner_of(*stat);
-      desk_.lost(ResetKind::fenced,
-                 fmt::format("handed over: '{}' is now written by {}. Everything that was committed here is in the stream. {}", name_, core::describe(came),
-                             core::kOnlyToTakeItBack),
-                 std::move(came));
+      const auto why = fmt::format("handed over: '{}' is now written by {}. Everything that was committed here is in the stream. {}", name_,
+                                   core::describe(came), core::kOnlyToTakeItBack);
+      desk_.lost(ResetKind::fenced, why, std::move(came));
       return;
     }
     if (!hold_.nap(runtime_.now() + kFirstPause)) return;
