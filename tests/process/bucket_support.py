@@ -7,10 +7,12 @@ import select
 import subprocess
 import time
 
-from bucket_client import PAGE  # noqa: F401  (tests bound their listings by it)
+from bucket_servers import Azurite, Radosgw
 from harness import HANG_SECONDS, HERE, PYTHON, Failure, check
 
 CHANGING = ("PUT", "POST", "DELETE")
+SERVERS = {"radosgw": Radosgw, "azurite": Azurite}
+LOG = "/@log/"
 
 
 class FaultProxy:
@@ -91,3 +93,52 @@ class FaultProxy:
 
 def methods(log, client=None):
     return collections.Counter(entry["method"] for entry in log if client is None or entry["client"] == client)
+
+
+class BucketHome(str):
+    """The URL of a home in a bucket, with what a test looks at in it. Each prefix is a home of its own."""
+
+    def __new__(cls, server, prefix, port=None):
+        home = super().__new__(cls, server.url(prefix, port))
+        home.server, home.prefix = server, prefix
+        return home
+
+    def through(self, port):
+        """As another machine sees it: by its port of the proxy. Local copies belong to the URL, so one machine stays with one port."""
+        return BucketHome(self.server, self.prefix, port)
+
+    def ids(self, name="app"):
+        return [int(key.rpartition("/")[2]) for key in self.server.client().keys(f"{self.prefix}/{name}{LOG}")]
+
+    def log_contents(self, name="app"):
+        client = self.server.client()
+        for key in client.keys(f"{self.prefix}/{name}{LOG}"):
+            status, _, data = client.get(key)
+            check(status == 200, f"{key} was listed, and a GET answers {status}")
+            yield key, data
+
+    def mark(self, name="app"):
+        """Below this object nothing in the log counts any more."""
+        names = [key.rpartition("/")[2] for key in self.server.client().keys(f"{self.prefix}/{name}/@mark/")]
+        return max((int(text) for text in names if text.isdigit()), default=0)
+
+
+def new_home(root):
+    """A new empty home: in the bucket whose server runs (homes()), else a directory."""
+    server = getattr(root, "bucket_server", None)
+    return root.home_folder() if server is None else BucketHome(server, root.next("home"))
+
+
+@contextlib.contextmanager
+def homes(root, where):
+    """What new_home() makes while this is open: "file", or the name of a server, which runs that long."""
+    if where == "file":
+        yield None
+        return
+    with SERVERS[where](root) as server:
+        root.variables = server.environment()
+        root.bucket_server = server
+        try:
+            yield server
+        finally:
+            root.bucket_server = None

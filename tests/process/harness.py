@@ -70,6 +70,7 @@ class Root:
         self.children = []
         self.mounts = []
         self.numbers = {}
+        self.variables = {}  # of every child: what a bucket asks for
         self.as_root = os.geteuid() == 0
         self.path.chmod(0o755)
         self.bin = pathlib.Path(tempfile.mkdtemp(prefix=f"onepen-{name}-bin-"))  # memory may be mounted noexec
@@ -132,6 +133,7 @@ class Root:
         keep.setdefault("PATH", "/usr/bin:/bin")
         keep["HOME"] = str(self.path / "user")
         keep["TMPDIR"] = str(self.path / "user")
+        keep.update(self.variables)
         keep.update({k: str(v) for k, v in (extra or {}).items()})
         return keep
 
@@ -187,15 +189,16 @@ class Root:
         return False
 
 
-def url(folder):
-    return f"file://{folder}"
+def url(home):
+    """Of a directory its file: URL; a home that is given by its URL (a bucket) stays as it is."""
+    return str(home) if "://" in str(home) else f"file://{home}"
 
 
 def uri(name, home, cache=None, **parameters):
     """The URI name a SQLite host opens."""
     from urllib.parse import quote
 
-    text = f"file:{quote(name)}?vfs=onepen&home={quote(url(home) if not str(home).count('://') else str(home), safe='/:')}"
+    text = f"file:{quote(name)}?vfs=onepen&home={quote(url(home), safe='/:')}"
     if cache is not None:
         parameters = {"cache_root": cache, **parameters}
     for key, value in parameters.items():

@@ -3,17 +3,22 @@
 The names come from a calibration run (ONEPEN_FAILPOINT_LIST), so a new failpoint joins by itself. What must hold after each kill: the database holds
 exactly the transactions 1..k of the plan, each whole and once, where k is at least the last COMMIT that returned and at most the last one begun.
 The workload has automatic and explicit checkpoints, commits of several parts, savepoints and transactions rolled back, deletes and VACUUM.
+
+    kill_loop.py [radosgw|azurite]     in a directory, or in a bucket: there every failpoint once and 50 kills at random
 """
 
 import collections
 import os
 import random
 import signal
+import sys
 
+import bucket_support
 from harness import Failure, QUICK, Worker, check, main, seed, uri, url
 
-KILLS = 500
-RANDOM_IN_QUICK = 50
+WHERE = sys.argv[1] if len(sys.argv) > 1 else "file"
+KILLS = 500 if WHERE == "file" else 0
+RANDOM_AT_LEAST = 50
 KILLS_PER_HOME = 30     # then a new home: a rebuild from an empty cache reads the whole log
 TRANSACTIONS = 12       # of one life; a failpoint armed beyond them is not reached and the life ends in good order
 MOST_BARREN = 2         # lives in a row that are killed before a COMMIT; the next change of owner without one would have to wait (flapping, fence.md)
@@ -28,7 +33,7 @@ class Database:
 
     def __init__(self, root, plan_seed):
         self.root = root
-        self.home = root.home_folder()
+        self.home = bucket_support.new_home(root)
         self.caches = [root.cache(), root.cache()]
         self.seed = plan_seed
         self.known = 0      # the last transaction certainly in it
@@ -108,6 +113,11 @@ def verify(root, db):
 
 
 def test(root):
+    with bucket_support.homes(root, WHERE):
+        loop(root)
+
+
+def loop(root):
     start = seed()
     chance = random.Random(start)
     print(f"kill_loop: seed {start}")
@@ -145,7 +155,7 @@ def test(root):
             unreached.append(name)
         finish(db)
 
-    goal = total + RANDOM_IN_QUICK if QUICK else max(KILLS, total + RANDOM_IN_QUICK)
+    goal = total + RANDOM_AT_LEAST if QUICK else max(KILLS, total + RANDOM_AT_LEAST)
     db = None
     misses = 0
     while total < goal:
@@ -168,7 +178,7 @@ def test(root):
             misses += 1
             check(misses < 20 * goal, "the failpoints are hardly ever reached")
     finish(db)
-    print(f"kill_loop: {total} kills at {len(names)} failpoints and at random moments, {lives} lives, {transactions} transactions acknowledged or landed, each whole and once; "
+    print(f"kill_loop ({WHERE}): {total} kills at {len(names)} failpoints and at random moments, {lives} lives, {transactions} transactions acknowledged or landed, each whole and once; "
           f"verify agreed {verified} times ({misses} lives ended before their failpoint)")
     if unreached:
         print(f"    not reached in their own round: {', '.join(unreached)}")

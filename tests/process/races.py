@@ -1,11 +1,17 @@
-"""Two processes open one database at the same moment, many times: exactly one of them can write afterwards, epochs strictly rise, history agrees."""
+"""Two processes open one database at the same moment, many times: exactly one of them can write afterwards, epochs strictly rise, history agrees.
+
+    races.py [radosgw|azurite]     in a directory, or in a bucket
+"""
 
 import random
+import sys
 import time
 
+import bucket_support
 from harness import QUICK, SQLITE_AUTH, SqlError, Worker, check, main, seed, uri, url
 
-ROUNDS = 30 if QUICK else 200
+WHERE = sys.argv[1] if len(sys.argv) > 1 else "file"
+ROUNDS = 30 if QUICK or WHERE != "file" else 200
 ROUNDS_PER_PROCESS = 20  # then both processes are new ones
 HEAD_START_NS = 3_000_000  # both spin until this much later, so that neither pipe write decides the race
 
@@ -28,7 +34,12 @@ def open_both(pair, names):
 
 
 def test(root):
-    home = root.home_folder()
+    with bucket_support.homes(root, WHERE):
+        race(root)
+
+
+def race(root):
+    home = bucket_support.new_home(root)
     caches = [root.cache(), root.cache()]
     names = [uri("app", home, cache, notice_within="50") for cache in caches]
     start = seed()
@@ -80,7 +91,7 @@ def test(root):
             worker.close()
     for worker in pair:
         worker.quit()
-    print(f"races: {ROUNDS} rounds of two opens at the same moment: exactly one writer each time (first process {wins[0]}, second {wins[1]}; "
+    print(f"races ({WHERE}): {ROUNDS} rounds of two opens at the same moment: exactly one writer each time (first process {wins[0]}, second {wins[1]}; "
           f"{lost_opens} opens were refused), {ROUNDS} rows of the winners are there once, last epoch {last_epoch}, history agrees")
 
 

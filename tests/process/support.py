@@ -66,8 +66,8 @@ DATA = 2
 def appends(home, name="app"):
     """Every append of the log's objects, in order; void ones too. Objects that are no appends are left out."""
     found = []
-    for path in log_objects(home, name):
-        data = path.read_bytes()
+    contents = home.log_contents(name) if hasattr(home, "log_contents") else ((path, path.read_bytes()) for path in log_objects(home, name))
+    for path, data in contents:
         magic, _version, kind, header, _body = struct.unpack_from("<4sHHIQ", data, 0)
         check(magic == b"OPLG", f"{path} is no log object")
         if kind != APPENDS:

@@ -1,0 +1,132 @@
+"""What goes over the wire: a hundred readers that open and read change nothing in the bucket, and a takeover with a warm copy costs four requests.
+
+    bucket_readers.py radosgw|azurite
+
+Counted by the fault proxy before the real server, which records every request. Both counts can fail: the same proxy sees the writes of a writer, and the
+requests of a takeover from an empty cache, which are more.
+"""
+
+import sys
+
+import bucket_support
+from bucket_support import CHANGING, FaultProxy, methods
+from harness import QUICK, Worker, check, main, uri, url
+
+WHERE = sys.argv[1]
+READERS = 20 if QUICK else 100
+BY_COMMAND = 3         # each third is a process of its own, `onepen sql`; the others are connections with mode=ro
+PROCESSES = 5
+ROWS = 30
+MOST_REQUESTS = 4
+
+
+def looks_only(root, proxy, home, owner):
+    """Readers of every kind and every command that inspects, while the owner writes on."""
+    port = proxy.listen("readers")
+    there = home.through(port)
+    workers = [Worker(root, hooks=False) for _ in range(PROCESSES)]
+    caches = [root.cache() for _ in range(PROCESSES)]
+    counted = {"command": 0, "connection": 0}
+    for number in range(READERS):
+        at_least = owner.value("SELECT count(*) FROM t")
+        if number % BY_COMMAND == 0:
+            fresh = root.cache() if number % 2 else caches[0]
+            code, out, err = root.onepen("sql", "app", "SELECT count(*) FROM t", "--home", url(there), "--cache-root", fresh)
+            check(code == 0, f"reader {number}: onepen sql ended with {code}", out, err)
+            seen = int([word for word in out.split() if word.isdigit()][-1])
+            counted["command"] += 1
+        else:
+            which = number % PROCESSES
+            conn = f"reader{number}"
+            workers[which].open(uri("app", there, root.cache() if number % 2 else caches[which], mode="ro"), conn=conn)
+            seen = workers[which].value("SELECT count(*) FROM t", conn=conn)
+            counted["connection"] += 1
+        check(seen >= at_least, f"reader {number} lags behind what was acknowledged before it opened", seen, at_least)
+        owner.sql("INSERT INTO t VALUES(?, randomblob(500))", ROWS + number)
+    for worker in workers:
+        check(worker.quit() == 0, "a reader ends in good order")
+    place = ("--home", url(there))
+    inspections = [("list",), ("status", "app"), ("history", "app"), ("verify", "app"), ("export", "app", root.path / "user" / root.next("export.db")),
+                   ("replicate", "app", "--to", root.path / "user" / root.next("replica.db"), "--once")]
+    for command in inspections:
+        code, out, err = root.onepen(*command, *place)
+        check(code == 0, f"onepen {command[0]} ended with {code}", out, err)
+    code, _, _ = root.onepen("status", "nothing", *place)
+    check(code == 6, "a database that is not there", code)
+    log = [entry for entry in proxy.log() if entry["client"] == "readers"]
+    changing = [entry for entry in log if entry["method"] in CHANGING]
+    check(not changing, f"{READERS} readers and {len(inspections)} inspections must not write", *[f"{entry['method']} {entry['target']}" for entry in changing[:10]])
+    check(methods(log)["GET"] >= READERS, "the readers hardly asked the server: the count proves nothing", methods(log))
+    print(f"bucket_readers ({WHERE}): {READERS} readers ({counted['command']} processes of onepen sql, {counted['connection']} connections) and {len(inspections)} inspections: "
+          f"0 PUT, 0 POST, 0 DELETE; {dict(methods(log))}")
+
+
+def writer_is_seen(root, proxy, home):
+    port = proxy.listen("writer")
+    code, out, err = root.onepen("sql", "app", "INSERT INTO t VALUES(-1, 'by the command')", "--write", "--home", url(home.through(port)), "--cache-root", root.cache())
+    check(code == 0, "onepen sql --write", out, err)
+    check(methods(proxy.log(), "writer")["PUT"] >= 2, "the writes of a writer are not seen", methods(proxy.log(), "writer"))
+
+
+def takeover(root, proxy, home, name, cache, what):
+    """Opens for writing at a port of its own; its requests from the first for the database until it was the owner, and what it says of them."""
+    start = proxy.here()
+    worker = Worker(root)
+    worker.open(uri("app", home.through(proxy.listen(name)) if isinstance(name, str) else home.through(name[0]), cache))
+    status = worker.status()
+    client = name if isinstance(name, str) else name[1]
+    log = [entry for entry in proxy.log(start) if entry["client"] == client]
+    check(status["role"] == "owner", f"{what}: it must be the owner", status)
+    return worker, log, status
+
+
+def until_owner(log, what):
+    """Of a claim: the requests up to the look at the mark that makes it count (B6). The probe of the store, at the first claim of a process, is told apart."""
+    own = [entry for entry in log if "@probe" not in entry["target"]]
+    claims = [n for n, entry in enumerate(own) if entry["method"] == "PUT" and bucket_support.LOG in entry["target"]]
+    check(claims, f"{what}: no claim was seen", *[f"{entry['method']} {entry['target']}" for entry in own])
+    marks = [n for n, entry in enumerate(own) if n > claims[0] and "mark" in entry["target"]]
+    check(marks, f"{what}: no look at the mark after the claim was seen", *[f"{entry['method']} {entry['target']}" for entry in own])
+    return own[:marks[0] + 1], len(log) - len(own)
+
+
+def warm_takeover(root, proxy, home):
+    """A stands by nothing: its copy is warm because it was the owner a moment ago; B wrote since."""
+    cache, port = root.cache(), proxy.listen("warm")
+    first = Worker(root)
+    first.open(uri("app", home.through(port), cache))
+    first.sql("INSERT INTO t VALUES(-2, 'warm')")
+    first.quit()
+    last = Worker(root)
+    last.open(uri("app", home, root.cache()))
+    last.sql("INSERT INTO t VALUES(-3, 'since')")
+    worker, log, status = takeover(root, proxy, home, (port, "warm"), cache, "a warm takeover")
+    requests, probing = until_owner(log, "a warm takeover")
+    told = [f"{entry['method']} {entry['target'].partition('?')[0].rpartition(home.prefix)[2] or '(list)'} {entry['server']}" for entry in requests]
+    check(len(requests) <= MOST_REQUESTS, f"a takeover with a warm copy must cost at most {MOST_REQUESTS} requests", *told)
+    check(status["claim_requests"] <= MOST_REQUESTS, "it says how many it took", status)
+    check(worker.value("SELECT count(*) FROM t WHERE n IN (-2, -3)") == 2, "it sees what was written before it")
+    last.refused("INSERT INTO t VALUES(-4, 'too late')")
+    worker.quit()
+    last.quit()
+    _, cold_log, _ = takeover(root, proxy, home, "cold", root.cache(), "a cold takeover")
+    check(len(cold_log) - sum("@probe" in entry["target"] for entry in cold_log) > MOST_REQUESTS, "a takeover from nothing is counted as if it were warm: the count proves nothing")
+    print(f"bucket_readers ({WHERE}): takeover with a warm copy: {len(requests)} requests until ownership ({', '.join(told)}), onepen_status() says {status['claim_requests']}; "
+          f"{probing} more to prove that the store can fence; {len(cold_log)} requests to open from nothing")
+
+
+def test(root):
+    with bucket_support.homes(root, WHERE) as server, FaultProxy(server) as proxy:
+        home = bucket_support.new_home(root)
+        owner = Worker(root)
+        owner.open(uri("app", home, root.cache()))
+        owner.sql("CREATE TABLE t(n INTEGER PRIMARY KEY, body)")
+        for number in range(ROWS):
+            owner.sql("INSERT INTO t VALUES(?, randomblob(500))", number)
+        looks_only(root, proxy, home, owner)
+        owner.quit()
+        writer_is_seen(root, proxy, home)
+        warm_takeover(root, proxy, home)
+
+
+main(test, "bucket_readers")
