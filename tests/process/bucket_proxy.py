@@ -10,7 +10,7 @@ The test's side is FaultProxy: rules are dicts, counted for each rule by itself.
     proxy.rule("keep", method="PUT", times=1)                      answered as it was, and kept: proxy.deliver(id) gives it to the server once more
     proxy.rule("hold", method="PUT", times=1)                      kept from the server until proxy.deliver(id); the client waits meanwhile
     proxy.rule("lose", method="PUT", times=1)                      as hold, but the client's connection ends at once
-    proxy.rule("hold_answer", ...)                                 the server applied it; the client is answered at proxy.release(id)
+    proxy.rule("hold_answer", ...)                                 the server applied it; the client is answered at proxy.release(id), with drop=True never
 
 A rule acts on each request that it matches: on each `every`-th of them, at most `times` times. The first rule that acts decides. `client` is the name given to
 proxy.listen(): one port for each client that the test wants to tell apart. Rules are counted when the head of a request has come.
@@ -177,6 +177,9 @@ class Proxy:
             gate = self.waiting[entry["id"]] = asyncio.get_running_loop().create_future()
             await self.note(entry, state="held")
             await gate
+            if rule.more.get("drop"):
+                await self.note(entry, state="done")
+                return False
         return await self.say(entry, writer, made_up(rule.more) if do == "answer_after" else answer)
 
     async def say(self, entry, writer, answer):

@@ -91,6 +91,26 @@ class FaultProxy:
         return self.ask("release", id=number)
 
 
+class AnswerHeld:
+    """As support.Hold, in a bucket: the answer to the next create of a log object by one client is held, and in the end never given."""
+
+    def __init__(self, proxy, client):
+        self.proxy, self.client = proxy, client
+
+    def environment(self):
+        return {}
+
+    def arm(self):
+        self.start = self.proxy.here()
+        self.rule = self.proxy.rule("hold_answer", client=self.client, method="PUT", path=LOG, times=1, drop=True)
+
+    def wait(self):
+        self.held = self.proxy.wait(rule="hold_answer", state="held", client=self.client, start=self.start)
+
+    def let_go(self):
+        self.proxy.release(self.held["id"])
+
+
 def methods(log, client=None):
     return collections.Counter(entry["method"] for entry in log if client is None or entry["client"] == client)
 
@@ -116,6 +136,18 @@ class BucketHome(str):
             status, _, data = client.get(key)
             check(status == 200, f"{key} was listed, and a GET answers {status}")
             yield key, data
+
+    def kept(self):
+        """Everything in it, as a backup has it."""
+        client = self.server.client()
+        return {key: client.get(key)[2] for key in client.keys(f"{self.prefix}/")}
+
+    def put_back(self, kept):
+        client = self.server.client()
+        for key in client.keys(f"{self.prefix}/"):
+            client.delete(key)
+        for key, data in kept.items():
+            check(client.put(key, data)[0] in (200, 201), f"{key} could not be put back")
 
     def mark(self, name="app"):
         """Below this object nothing in the log counts any more."""

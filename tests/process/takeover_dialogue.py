@@ -6,10 +6,14 @@ after the object got its name (faults.c). From here the stories part:
     commits are in salvage, with a manifest; the landed one is in the database, once.
   * nobody writes. A is killed and reopens: the landed one is recognised, the other two are sent again under epoch 8, their bytes unchanged.
   * B claims, looks, and ends without writing: the same.
+
+    takeover_dialogue.py [radosgw|azurite]     in a directory, or in a bucket: there the answer of the first is held by a proxy, and A's connection ends
 """
 
 import re
+import sys
 
+import bucket_support
 from harness import Worker, check, main, reset_kind, url
 from support import (NOT_NOTICED_MS, Hold, check_reset, commits, copy_of, exported_numbers, local, numbers, one_claim_to_an_epoch, owners, put_back, refused_synced,
                      salvage, synced, table, token)
@@ -30,23 +34,52 @@ def name(home, cache, **parameters):
     return local("app", home, cache, notice_within=NOT_NOTICED_MS, **parameters)
 
 
+class InDirectory:
+    """Where the dialogue takes place, and how A's thread is held right after its object got its name. of_a: the home as A sees it."""
+
+    def __init__(self, root):
+        self.root, self.home = root, root.home_folder()
+        self.of_a = self.home
+        self.hold = Hold(root, f"linked|{self.home}/app/@log/*|1|EIO", armed=False)
+
+    def keep(self):
+        return copy_of(self.root, self.home)
+
+    def put_back(self, kept):
+        put_back(self.home, kept)
+
+
+class InBucket:
+    def __init__(self, root):
+        self.home = bucket_support.new_home(root)
+        machine = root.next("A")
+        self.of_a = self.home.through(root.proxy.listen(machine))
+        self.hold = bucket_support.AnswerHeld(root.proxy, machine)
+
+    def keep(self):
+        return self.home.kept()
+
+    def put_back(self, kept):
+        self.home.put_back(kept)
+
+
 class Dialogue:
     """A as epoch 7 with three pending commits, one of them landed without its answer."""
 
     def __init__(self, root):
         self.root = root
-        self.home, self.cache = root.home_folder(), root.cache()
+        self.place = InBucket(root) if getattr(root, "proxy", None) else InDirectory(root)
+        self.home, self.cache, self.hold = self.place.home, root.cache(), self.place.hold
         n = 0
         for _ in range(EPOCHS_BEFORE):
             before = Worker(root)
-            before.open(name(self.home, self.cache))
+            before.open(name(self.place.of_a, self.cache))
             table(before)
             n += 1
             write(before, n)
             before.quit()
-        self.hold = Hold(root, f"linked|{self.home}/app/@log/*|1|EIO", armed=False)
         self.a = Worker(root, env={**self.hold.environment(), "ONEPEN_LOG": "stderr"})
-        self.a.open(name(self.home, self.cache))
+        self.a.open(name(self.place.of_a, self.cache))
         check(self.a.status()["epoch"] == EPOCHS_BEFORE + 1, "A must be epoch 7", self.a.status())
         while self.last_sequence() < ACKNOWLEDGED:
             n += 1
@@ -69,7 +102,7 @@ class Dialogue:
 
     def reopen(self, cache=None):
         worker = Worker(self.root)
-        worker.open(name(self.home, cache or self.cache))
+        worker.open(name(self.place.of_a, cache or self.cache))
         return worker
 
 
@@ -106,7 +139,7 @@ def b_writes(root):
     check((newest["epoch"], newest["closed_epoch"], newest["closed_sequence"]) == (8, 7, ACKNOWLEDGED + 1), "B's claim closed epoch 7 at sequence 42", newest)
     b.sql("INSERT INTO t VALUES(2001, 'B', x'00')")
     synced(b)
-    story.hold.let_go()   # A's create is told EIO; it looks, and finds its own object
+    story.hold.let_go()   # A's create is told EIO, or nothing; it looks, and finds its own object
     sentence = refused_synced(a, "fenced", "epoch 7", "epoch 8", str(b.pid))
     status = check_reset(a, "fenced")
     check(numbers_refused(a), "a reset handle begins no new transaction")
@@ -157,14 +190,14 @@ def resent(story, worker, what):
 def nobody_writes(root):
     story = Dialogue(root)
     # What epoch 7 would have sent: home and copy as they are now are kept, A goes on.
-    kept_home, kept_cache = copy_of(root, story.home), copy_of(root, story.cache)
+    kept_home, kept_cache = story.place.keep(), copy_of(root, story.cache)
     story.hold.let_go()
     synced(story.a)
     sent = [append.payload for append in commits(story.home) if append.epoch == 7][-len(UNLANDED):]
     check(numbers(story.a) == story.before + list(PENDING), "A goes on when its answer is found again")
     story.a.kill()
     # Both are put back to that moment: other files, the same bytes (a restored disk). Then the same without that: the very files that A left when it was killed.
-    put_back(story.home, kept_home)
+    story.place.put_back(kept_home)
     put_back(story.cache, kept_cache)
     again = story.reopen()
     check(resent(story, again, "put back") == sent, "put back: the bytes of a commit are the same under the new epoch")
@@ -194,10 +227,21 @@ def b_only_looks(root):
     print("takeover_dialogue: B looked and ended: A's commits are sent again under epoch 9, nothing in salvage")
 
 
-def test(root):
+def dialogues(root):
     b_writes(root)
     nobody_writes(root)
     b_only_looks(root)
+
+
+def test(root):
+    where = sys.argv[1] if len(sys.argv) > 1 else "file"
+    with bucket_support.homes(root, where) as server:
+        if server is None:
+            dialogues(root)
+            return
+        with bucket_support.FaultProxy(server) as root.proxy:
+            dialogues(root)
+        print(f"takeover_dialogue: all of it in a bucket of {where}")
 
 
 if __name__ == "__main__":
