@@ -2,6 +2,8 @@
 when a test is killed, and the fault proxy does to requests what it says.
 
 Asked by a client of the tests' own (bucket_client.py), not by the product.
+
+    bucket_ground.py [moto]     only of that server, that it creates once
 """
 
 import contextlib
@@ -14,8 +16,8 @@ import subprocess
 import sys
 import threading
 
-from bucket_servers import POSITIVE, Radosgw, S3rver
-from bucket_support import FaultProxy
+from bucket_servers import Azurite, Radosgw, S3rver
+from bucket_support import SERVERS, FaultProxy
 from harness import HERE, PYTHON, check, hang_guard, main
 
 CLIENTS = 24
@@ -163,7 +165,7 @@ def parent(pid):
 
 
 def test(root):
-    for kind in POSITIVE:
+    for kind in [SERVERS[name] for name in sys.argv[1:]] or (Radosgw, Azurite):
         with kind(root) as server:
             creates_once(server)
             print(f"bucket_ground: {server.name} {'as an unprivileged user' if server.user else 'as root: its files are not readable for others'}: "
@@ -171,6 +173,8 @@ def test(root):
             if kind is Radosgw:
                 seen = proxy_does_what_it_says(server)
                 print(f"bucket_ground: the proxy swallowed, delayed, cut, doubled, lost and held what it was told, and recorded {seen} requests")
+    if sys.argv[1:]:
+        return
     with S3rver(root) as server:
         ignores_conditions(server)
         print("bucket_ground: s3rver ignores conditions, as a double must that is to be refused")

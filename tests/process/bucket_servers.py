@@ -1,4 +1,5 @@
-"""Real bucket servers, started by a test: radosgw (S3), azurite (Azure Blob), and s3rver, an S3 server that ignores conditions and must be refused.
+"""Real bucket servers, started by a test: radosgw (S3), azurite (Azure Blob), and s3rver, an S3 server that ignores conditions and must be refused. At night
+also moto (S3).
 
     with Radosgw(root) as server: ... server.url("app/prefix"), server.environment(), server.client()
 
@@ -27,6 +28,7 @@ from harness import HANG_SECONDS, HERE, NOBODY, PYTHON, SOURCE, Failure, check, 
 
 PORTS = range(20_000, 32_000)  # below what the kernel gives to outgoing connections, so that none of these takes one meanwhile
 NODE_FOLDER = pathlib.Path(os.environ.get("ONEPEN_BUILD_DIR", SOURCE / "build")) / "bucket-node"
+MOTO_FOLDER = NODE_FOLDER.with_name("bucket-moto")
 BUCKET = "onepen"
 ACCESS_KEY, SECRET_KEY = "ONEPENTESTKEY0000001", "onepen-test-secret-of-nobody-000000000001"
 OTHER_ACCESS_KEY, OTHER_SECRET_KEY = "ONEPENTESTKEY0000002", "onepen-test-secret-of-nobody-000000000002"  # a user without a right to the bucket
@@ -252,6 +254,22 @@ class S3rver(S3Server):
         self.until_it_listens(self.start(*node_program("s3rver"), "-d", self.folder / "data", "-a", "127.0.0.1", "-p", self.port, "--configure-bucket", BUCKET, "--silent"))
 
 
+class Moto(S3Server):
+    """A third S3 server, for the nights: other code, other answers. Installed by install_bucket_servers.py moto."""
+
+    name = "moto"
+
+    def unprivileged(self):
+        return readable_by_everybody(MOTO_FOLDER)
+
+    def begin(self):
+        program = MOTO_FOLDER / "bin" / "moto_server"
+        check(program.exists(), f"moto is not installed in {MOTO_FOLDER}: run tests/process/install_bucket_servers.py moto first")
+        self.until_it_listens(self.start(program, "-H", "127.0.0.1", "-p", self.port))
+        status, _, body = self.client().make_bucket()
+        check(status == 200, "the bucket could not be made", status, body.decode(errors="replace"))
+
+
 class Azurite(Server):
     name = "azurite"
     kind = "az"
@@ -275,11 +293,8 @@ class Azurite(Server):
         return Azure("127.0.0.1", port or self.port, AZURE_ACCOUNT, AZURE_KEY, **{"bucket": BUCKET, **more})
 
 
-POSITIVE = (Radosgw, Azurite)
-
-
-if __name__ == "__main__":  # a server to try things by hand: bucket_servers.py radosgw|azurite|s3rver; ends with its standard input
-    with {"radosgw": Radosgw, "azurite": Azurite, "s3rver": S3rver}[sys.argv[1]](None) as one:
+if __name__ == "__main__":  # a server to try things by hand: bucket_servers.py radosgw|azurite|s3rver|moto; ends with its standard input
+    with {"radosgw": Radosgw, "azurite": Azurite, "s3rver": S3rver, "moto": Moto}[sys.argv[1]](None) as one:
         print("\n".join(f"export {key}={value}" for key, value in one.environment().items()))
         print(one.url("try"), flush=True)
         sys.stdin.read()

@@ -7,11 +7,11 @@ import select
 import subprocess
 import time
 
-from bucket_servers import Azurite, Radosgw
+from bucket_servers import Azurite, Moto, Radosgw
 from harness import HANG_SECONDS, HERE, PYTHON, Failure, check
 
 CHANGING = ("PUT", "POST", "DELETE")
-SERVERS = {"radosgw": Radosgw, "azurite": Azurite}
+SERVERS = {"radosgw": Radosgw, "azurite": Azurite, "moto": Moto}
 LOG = "/@log/"
 
 

@@ -1,4 +1,7 @@
-"""Installs azurite (Azure Blob) and s3rver (an S3 server without conditions) from the npm registry into <build>/bucket-node. Once per build folder."""
+"""Installs azurite (Azure Blob) and s3rver (an S3 server without conditions) from the npm registry into <build>/bucket-node. Once per build folder.
+
+    install_bucket_servers.py moto     moto from PyPI into <build>/bucket-moto, a third S3 server for the nights
+"""
 
 import json
 import os
@@ -8,12 +11,29 @@ import subprocess
 import sys
 
 PACKAGES = ("azurite@3.35.0", "s3rver@3.7.1")
+MOTO = "moto[s3,server]==5.2.5"
 FOLDER = pathlib.Path(os.environ.get("ONEPEN_BUILD_DIR", pathlib.Path(__file__).resolve().parent.parent.parent / "build")) / "bucket-node"
 
 
 def version(package):
     file = FOLDER / "node_modules" / package.partition("@")[0] / "package.json"
     return json.loads(file.read_text())["version"] if file.exists() else None
+
+
+def moto():
+    """In an environment of its own."""
+    folder = FOLDER.with_name("bucket-moto")
+    stamp = folder / "stamp"
+    if not stamp.exists() or stamp.read_text() != MOTO:
+        shutil.rmtree(folder, ignore_errors=True)
+        for command in (["/usr/bin/python3", "-m", "venv", folder], [folder / "bin" / "pip", "install", "--quiet", MOTO]):
+            done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                print(f"install_bucket_servers: {' '.join(map(str, command))} ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+                return 1
+        stamp.write_text(MOTO)
+    print(f"install_bucket_servers: {MOTO}")
+    return 0
 
 
 def main():
@@ -33,4 +53,4 @@ def main():
     return 0 if all(package.endswith("@" + str(number)) for package, number in found.items()) else 1
 
 
-sys.exit(main())
+sys.exit(moto() if sys.argv[1:] == ["moto"] else main())
