@@ -39,10 +39,25 @@ bool fill(int fd, std::string& buffer) {
   return true;
 }
 
+bool send_all(int fd, const std::string& text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const auto sent = ::send(fd, text.data() + at, text.size() - at, MSG_NOSIGNAL);
+    if (sent <= 0) return false;
+    at += static_cast<std::size_t>(sent);
+  }
+  return true;
+}
+
 std::optional<WebRequest> next_request(int fd, std::string& buffer) {
+  constexpr char kTlsHello = 0x16;
   std::size_t head = 0;
-  while ((head = buffer.find("\r\n\r\n")) == std::string::npos)
+  while ((head = buffer.find("\r\n\r\n")) == std::string::npos) {
     if (!fill(fd, buffer)) return std::nullopt;
+    if (buffer[0] == kTlsHello) {  // as servers that do not speak it
+      (void)send_all(fd, "HTTP/1.1 400 Bad Request\r\n\r\n");
+      return std::nullopt;
+    }
+  }
   WebRequest request;
   const std::string lines = buffer.substr(0, head + 2);
   request.method = lines.substr(0, lines.find(' '));
@@ -62,15 +77,6 @@ std::optional<WebRequest> next_request(int fd, std::string& buffer) {
   request.body = buffer.substr(0, length);
   buffer.erase(0, length);
   return request;
-}
-
-bool send_all(int fd, const std::string& text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const auto sent = ::send(fd, text.data() + at, text.size() - at, MSG_NOSIGNAL);
-    if (sent <= 0) return false;
-    at += static_cast<std::size_t>(sent);
-  }
-  return true;
 }
 
 }  // namespace
