@@ -24,7 +24,7 @@ def looks_only(root, proxy, home, owner):
     """Readers of every kind and every command that inspects, while the owner writes on."""
     port = proxy.listen("readers")
     there = home.through(port)
-    workers = [Worker(root, hooks=False) for _ in range(PROCESSES)]
+    workers = [Worker(root) for _ in range(PROCESSES)]
     caches = [root.cache() for _ in range(PROCESSES)]
     counted = {"command": 0, "connection": 0}
     for number in range(READERS):

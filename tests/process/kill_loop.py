@@ -4,20 +4,21 @@ The names come from a calibration run (ONEPEN_FAILPOINT_LIST), so a new failpoin
 exactly the transactions 1..k of the plan, each whole and once, where k is at least the last COMMIT that returned and at most the last one begun.
 The workload has automatic and explicit checkpoints, commits of several parts, savepoints and transactions rolled back, deletes and VACUUM.
 
-    kill_loop.py [radosgw|azurite]     in a directory, or in a bucket: there every failpoint once and 50 kills at random
+    kill_loop.py [radosgw|azurite [kills]]     in a directory, or in a bucket: there every failpoint once, those of the caretaker too, and 50 kills at random
 """
 
 import collections
 import os
 import random
+import re
 import signal
 import sys
 
 import bucket_support
-from harness import Failure, QUICK, Worker, check, main, seed, uri, url
+from harness import Failure, QUICK, SOURCE, Worker, check, main, seed, uri, url
 
 WHERE = sys.argv[1] if len(sys.argv) > 1 else "file"
-KILLS = 500 if WHERE == "file" else 0
+KILLS = int(sys.argv[2]) if len(sys.argv) > 2 else 500 if WHERE == "file" else 0
 RANDOM_AT_LEAST = 50
 KILLS_PER_HOME = 30     # then a new home: a rebuild from an empty cache reads the whole log
 TRANSACTIONS = 12       # of one life; a failpoint armed beyond them is not reached and the life ends in good order
@@ -25,6 +26,8 @@ MOST_BARREN = 2         # lives in a row that are killed before a COMMIT; the ne
 LATEST_HIT = 40         # failpoints are armed at their 1st .. 40th hit
 # On a thread of their own, which looks after the log when it comes to it: a short life may end before.
 # And whether an empty cache begins with a snapshot depends on whether that thread made one.
+SETTINGS = {} if WHERE == "file" else {"snapshot_after": 64 << 10}   # local_kill_loop.py does it in directories
+TENDING = 12            # lives in which a failpoint of the caretaker's must be met, where it has work
 CARETAKERS = ("caretaker.", "snapshot.", "copy.snapshot_", "home.tend_", "home.before_snapshot_", "home.after_snapshot_")
 
 
@@ -55,7 +58,7 @@ def life(root, db, cache, env, count=TRANSACTIONS, kill_after=None):
     db.barren += 1
     worker = Worker(root, env=env)
     died_in = "start"
-    worker.send("open", uri=uri("app", db.home, cache))
+    worker.send("open", uri=uri("app", db.home, cache, **SETTINGS))
     worker.send("run", seed=db.seed, count=count)
     seen = 0
     try:
@@ -107,6 +110,15 @@ def calibrate(root, plan_seed):
     return found
 
 
+def object_home_failpoints():
+    """Those in the sources, but the ones of restore, adopt and delete (admin_kills.py) and of the directory."""
+    names = set()
+    for file in (SOURCE / "src/home").rglob("*.cc"):
+        names.update(re.findall(r'ONEPEN_FAILPOINT\("(home\.[^"]+)"\)', file.read_text()))
+    check(len(names) >= 10, "hardly any failpoint is in the sources of the home", sorted(names))
+    return sorted(name for name in names if not name.endswith("_admin_create"))
+
+
 def verify(root, db):
     code, out, err = root.onepen("verify", "app", "--home", url(db.home), "--cache-root", str(db.caches[0]))
     check(code == 0, f"onepen verify ended with {code} after {db.kills} kills in {db.home}", out, err)
@@ -142,7 +154,10 @@ def loop(root):
         env = {"ONEPEN_FAILPOINT": f"{name}=kill@1"}
         reached = False
         # Some are reached only by opening what exists, by a warm cache, or by an empty one.
-        for cache in (db.caches[0], db.caches[0], db.caches[1]):
+        caches = [db.caches[0], db.caches[0], db.caches[1]]
+        if SETTINGS and name.startswith(CARETAKERS):
+            caches += [root.cache() if turn % 3 == 2 else db.caches[0] for turn in range(TENDING)]
+        for cache in caches:
             if life(root, db, cache, env, count=2 * TRANSACTIONS):
                 reached = True
                 db.kills += 1
@@ -178,6 +193,9 @@ def loop(root):
             misses += 1
             check(misses < 20 * goal, "the failpoints are hardly ever reached")
     finish(db)
+    if SETTINGS:
+        missing = [name for name in object_home_failpoints() if name not in killed_at]
+        check(not missing, "failpoints of the object home at which nobody was killed", missing)
     print(f"kill_loop ({WHERE}): {total} kills at {len(names)} failpoints and at random moments, {lives} lives, {transactions} transactions acknowledged or landed, each whole and once; "
           f"verify agreed {verified} times ({misses} lives ended before their failpoint)")
     if unreached:
