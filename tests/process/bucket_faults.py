@@ -1,15 +1,16 @@
 """What happens between two requests of a writer and a bucket, with the real server behind a proxy that loses, holds, doubles and answers wrongly.
 
-    bucket_faults.py radosgw|azurite [story...] [--without GUARD]
+    bucket_faults.py radosgw|azurite [story...]
 
 Lost answers: every tenth PUT is applied and never answered, or answered "500"; the server throttles; bodies are cut: no writer fences itself, no commit is
 lost or doubled. Late ones (rows S22 to S27 of the table of scenarios): a writer that stalled until its slot was claimed and trimmed past, a claimer whose slot
 was trimmed away under it, a copy just below the mark, a PUT or DELETE that arrives again after a takeover: no false owner, nothing acknowledged lost.
 
-After each story the stream is opened from nothing, verified, and held against what was acknowledged. --without runs it with one rule of src/base/guard.h
-switched off in every process, to see it turn red.
+After each story the stream is opened from nothing, verified, and held against what was acknowledged. ONEPEN_GUARDS_OFF switches a rule of src/base/guard.h off in
+every process, to see it turn red (tests/mutants.txt).
 """
 
+import os
 import sys
 
 import bucket_support
@@ -17,9 +18,8 @@ from bucket_support import LOG, FaultProxy
 from harness import Failure, SqlError, Worker, check, main, uri, url
 from support import NOT_NOTICED_MS, commits, exported, one_claim_to_an_epoch, owners, token
 
-WORDS = [word for word in sys.argv[1:] if word != "--without"]
-WITHOUT = WORDS.pop() if "--without" in sys.argv else None
-WHERE, ONLY = WORDS[0], WORDS[1:]
+WHERE, ONLY = sys.argv[1], sys.argv[2:]
+WITHOUT = {"ONEPEN_GUARDS_OFF": os.environ["ONEPEN_GUARDS_OFF"]} if "ONEPEN_GUARDS_OFF" in os.environ else {}
 COMMITS = 100
 EVERY = 10
 SNAPSHOT_AFTER = 64 << 10
@@ -39,7 +39,7 @@ class Machine:
         self.port = port or story.proxy.listen(name)
         self.cache = cache or story.root.cache()
         self.home = story.home.through(self.port)
-        self.worker = Worker(story.root, env={"ONEPEN_LOG": "stderr", **({"ONEPEN_GUARDS_OFF": WITHOUT} if WITHOUT else {})})
+        self.worker = Worker(story.root, env={"ONEPEN_LOG": "stderr", **WITHOUT})
 
     def uri(self, **parameters):
         return uri("app", self.home, self.cache, notice_within=NOT_NOTICED_MS, **parameters)
