@@ -14,8 +14,8 @@ from harness import QUICK, SQLITE_AUTH, SqlError, Worker, check, main, uri, url
 from support import exported, one_claim_to_an_epoch, token
 
 WHERE = sys.argv[1]
-CROWD = 8
-ROUNDS = 3 if QUICK else 6
+CROWD = 6
+ROUNDS = 2 if QUICK else 4
 HEAD_START_NS = 20_000_000
 
 
