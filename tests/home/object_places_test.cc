@@ -3,6 +3,7 @@
 
 #include "home/object/object_home.h"
 #include "home/object/open_home.h"
+#include "home/object/probe.h"
 #include "io/mounts.h"
 #include "io/system_runtime.h"
 #include "tests/support/fault_store.h"
