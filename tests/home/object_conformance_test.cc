@@ -1,8 +1,11 @@
-// The object home on a real directory, and on a bucket in memory, under the home conformance suite.
+// The object home on a real directory, and on a bucket in memory, under the home conformance suite; and on a real bucket, when ONEPEN_TEST_HOME_URL names
+// one (s3://…, az://…; credentials as for users): each case in a prefix of its own below it, `--gtest_filter=given/*`.
+#include <cstdlib>
 #include <map>
 
 #include "home/object/file_store.h"
 #include "home/object/object_home.h"
+#include "home/object/open_bucket.h"
 #include "io/posix_disk.h"
 #include "io/system_runtime.h"
 #include "tests/home/conformance.h"
@@ -53,6 +56,28 @@ class BucketPlace final : public ObjectPlace {
   std::shared_ptr<Bucket> bucket_ = std::make_shared<Bucket>();
 };
 
+class GivenPlace final : public ObjectPlace {
+ public:
+  explicit GivenPlace(const std::string& url) {
+    const auto question = std::min(url.find('?'), url.size());
+    url_ = url.substr(0, question) + "/" + to_text(runtime_->draw<PutId>()) + url.substr(question);
+  }
+
+ private:
+  std::shared_ptr<home::ObjectStore> make_store() override {
+    auto opened = home::open_bucket(*runtime_, url_, {}, home::process_environment());
+    if (!opened) throw std::runtime_error(opened.error().message);
+    return std::move(opened->store);
+  }
+  std::string url_;
+};
+std::vector<PlaceMaker> given_places() {
+  const char* url = std::getenv("ONEPEN_TEST_HOME_URL");
+  if (url == nullptr || *url == '\0') return {};
+  return {PlaceMaker{"given", [url = std::string(url)] { return std::make_unique<GivenPlace>(url); }}};
+}
+
+INSTANTIATE_TEST_SUITE_P(given, HomeConformance, ::testing::ValuesIn(given_places()), place_name);
 INSTANTIATE_TEST_SUITE_P(directory, HomeConformance, ::testing::Values(PlaceMaker{"directory", [] { return std::make_unique<DirectoryPlace>(); }}), place_name);
 INSTANTIATE_TEST_SUITE_P(bucket, HomeConformance, ::testing::Values(PlaceMaker{"bucket", [] { return std::make_unique<BucketPlace>(); }}), place_name);
 
