@@ -3,6 +3,7 @@
 #include "home/object/file_store.h"
 #include "home/object/object_home.h"
 #include "home/object/open_home.h"
+#include "home/object/probe.h"
 
 namespace onepen::bench {
 namespace {

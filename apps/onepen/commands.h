@@ -61,6 +61,9 @@ struct ReplicateOptions {
 struct HandoverOptions {
   std::string name, within = "10s";
 };
+struct ProbeOptions {
+  std::string url;  // empty: the home
+};
 struct ListOptions {
   std::string prefix;
 };
@@ -96,6 +99,7 @@ int run_export(const Common&, const ExportOptions&);
 int run_replicate(const Common&, const ReplicateOptions&);
 int run_handover(const Common&, const HandoverOptions&);
 int run_list(const Common&, const ListOptions&);
+int run_probe(const Common&, const ProbeOptions&);
 int run_snapshot(const Common&, const SnapshotOptions&);
 int run_restore(const Common&, const RestoreOptions&);
 int run_adopt(const Common&, const AdoptOptions&);

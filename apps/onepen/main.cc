@@ -23,12 +23,12 @@ namespace {
 
 constexpr const char* kAbout =
     "Onepen: every database has exactly one writer, and the data itself enforces it.\n"
-    "A database is opened by name at a home (a directory); the last process to open it is its writer.";
+    "A database is opened by name at a home (a directory or a bucket); the last process to open it is its writer.";
 
 constexpr const char* kAfterHelp =
     "Start here:\n"
     "  onepen demo                                   four real processes, a takeover, nothing lost\n"
-    "  export ONEPEN_HOME_URL=file:///srv/pen        the default of --home\n"
+    "  export ONEPEN_HOME_URL=file:///srv/pen        the default of --home; or s3://bucket/prefix\n"
     "  onepen import app.db app                      an existing SQLite file becomes the database 'app'\n"
     "  onepen sql app \"SELECT count(*) FROM t\"       reads; never disturbs the writer\n"
     "  onepen history app                            who held the pen, and when\n\n"
@@ -118,9 +118,10 @@ class CommandLine {
   }
 
   CLI::App* add_common(CLI::App* sub) {
-    home_options_.push_back(sub->add_option("--home", common_.home, "Where the databases live: file:///dir (default: ONEPEN_HOME_URL)")
-                                ->check(not_empty("The URL"))
-                                ->type_name("URL"));
+    home_options_.push_back(
+        sub->add_option("--home", common_.home, "Where the databases live: file:///dir, s3://bucket/prefix, az://container/prefix (default: ONEPEN_HOME_URL)")
+            ->check(not_empty("The URL"))
+            ->type_name("URL"));
     return add_places(sub);
   }
 
@@ -159,6 +160,12 @@ class CommandLine {
     auto* list = add_common(add(
         "list", "Databases of a home", [this] { return run_list(common_, list_); }, "onepen list\n  onepen list team/           those whose name begins so"));
     list->add_option("prefix", list_.prefix, "Only names that begin with it")->type_name("PREFIX");
+
+    auto* probe = add_common(add(
+        "probe", "Ask a place to prove that it keeps two writers apart", [this] { return run_probe(common_, probe_); },
+        "onepen probe s3://bucket/prefix\n  onepen probe --json                 the home of the environment\n"
+        "  onepen probe \"s3://bucket/prefix?endpoint=https://s3.example.net:9000\"   another store that speaks S3"));
+    probe->add_option("url", probe_.url, "The place; without it, the home")->check(not_empty("The URL"))->type_name("URL");
   }
 
   void add_moving() {
@@ -303,6 +310,7 @@ class CommandLine {
   ReplicateOptions replicate_{};
   HandoverOptions handover_{};
   ListOptions list_{};
+  ProbeOptions probe_{};
   SnapshotOptions snapshot_{};
   SalvageOptions salvage_{};
   RestoreOptions restore_{};

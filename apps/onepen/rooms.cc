@@ -13,7 +13,9 @@
 namespace onepen::app {
 
 Result<Rooms> open_rooms(const Common& common) {
-  if (common.home.empty()) return tl::unexpected(Error{Outcome::invalid, "No home is given: add --home file:///dir, or set ONEPEN_HOME_URL.", {}});
+  if (common.home.empty())
+    return tl::unexpected(
+        Error{Outcome::invalid, "No home is given: add --home file:///dir, s3://bucket/prefix, az://container/prefix, or set ONEPEN_HOME_URL.", {}});
   Rooms rooms;
   rooms.runtime = io::make_system_runtime();
   rooms.disk = io::make_posix_disk();

@@ -7,10 +7,10 @@
 
 namespace onepen {
 
-Result<Home> Home::open(std::string_view url, HomeOptions) {
+Result<Home> Home::open(std::string_view url, HomeOptions options) {
   auto runtime = io::make_system_runtime();
   auto disk = io::make_posix_disk();
-  auto home = home::open_home(*runtime, *disk, std::string(url));
+  auto home = home::open_home(*runtime, *disk, std::string(url), {}, {std::move(options.credential), std::move(options.ca_file), options.request_timeout});
   if (!home) return tl::unexpected(home.error());
   return Home(std::make_shared<HomePort>(std::move(runtime), std::move(disk), std::move(*home)));
 }

@@ -35,6 +35,7 @@ class Given:
             "history": (("history", "app"), OK),
             "verify": (("verify", "app"), OK),
             "list": (("list",), OK),
+            "probe": (("probe",), OK),
             "import": (("import", user / "source.db", "app"), REFUSED),
             "export": (("export", "app", user / "again.db"), OK),
             "replicate": (("replicate", "app", "--to", user / "replica.db", "--once"), OK),

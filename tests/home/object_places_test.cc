@@ -3,6 +3,7 @@
 
 #include "home/object/object_home.h"
 #include "home/object/open_home.h"
+#include "home/object/probe.h"
 #include "io/mounts.h"
 #include "io/system_runtime.h"
 #include "tests/support/fault_store.h"
@@ -37,6 +38,68 @@ TEST(Places, the_probe_refuses_a_place_that_ignores_conditions_and_leaves_nothin
   EXPECT_NE(refused.error().message.find("created twice"), std::string::npos) << refused.error().message;
   ASSERT_TRUE(home::probe_can_fence(*runtime, good));
   EXPECT_TRUE(good.keys().empty());
+}
+
+// A store that keeps the condition but for one case.
+class AlmostKeeps final : public home::ObjectStore {
+ public:
+  explicit AlmostKeeps(std::string what) : what_(std::move(what)) {}
+  Result<Bytes> get(const std::string& key) override { return inner_.get(key); }
+  Result<Bytes> get_range(const std::string& key, std::uint64_t from, std::uint64_t size) override { return inner_.get_range(key, from, size); }
+  Result<home::PutOutcome> put_if_absent(const std::string& key, ByteView bytes) override {
+    const auto there = inner_.get(key);
+    const bool overwrites =
+        there && ((what_ == "empty" && there->empty()) || (what_ == "race" && key.ends_with("-race")) || (what_ == "stale" && as_text(*there) == "newer"));
+    if (!overwrites) return inner_.put_if_absent(key, bytes);
+    (void)inner_.put(key, bytes);
+    return home::PutOutcome::created;
+  }
+  Result<> put(const std::string& key, ByteView bytes) override { return inner_.put(key, bytes); }
+  Result<std::vector<std::string>> list(const std::string& f, const std::string& a, std::size_t n) override {
+    if (what_ == "list") return std::vector<std::string>{};
+    return inner_.list(f, a, n);
+  }
+  Result<> erase(const std::string& key) override { return inner_.erase(key); }
+  std::string describe() const override { return "bucket that almost keeps conditions"; }
+
+ private:
+  const std::string what_;
+  Bucket inner_;
+};
+
+TEST(Places, the_full_probe_refuses_what_keeps_conditions_only_almost) {
+  const auto runtime = io::make_system_runtime();
+  for (const std::string what : {"empty", "race", "stale", "list"}) {
+    AlmostKeeps bad(what);
+    const auto report = home::run_probe(*runtime, bad, home::ProbeDepth::full);
+    ASSERT_FALSE(report.verdict) << what;
+    EXPECT_EQ(report.verdict.error().outcome, Outcome::invalid) << report.verdict.error().message;
+    const auto& failed = report.steps[report.steps.size() - 2];  // before the tidying
+    EXPECT_NE(failed.name.find(what), std::string::npos) << failed.name << ": " << failed.said;
+    EXPECT_FALSE(failed.good);
+    EXPECT_FALSE(home::probe_once(*runtime, bad)) << "and nothing is remembered: " << what;
+    EXPECT_FALSE(home::probe_once(*runtime, bad));
+  }
+}
+
+TEST(Places, a_probe_that_was_passed_is_remembered_at_the_place) {
+  const auto runtime = io::make_system_runtime();
+  const auto bucket = std::make_shared<Bucket>();
+  FaultStore first(bucket), second(bucket);
+  ASSERT_TRUE(home::probe_once(*runtime, first));
+  EXPECT_GE(first.requests().creates, 16u);
+  EXPECT_EQ(bucket->keys().size(), 1u) << "all that stays";
+  EXPECT_TRUE(bucket->keys().front().starts_with("@probe/passed-"));
+  ASSERT_TRUE(home::probe_once(*runtime, second));
+  EXPECT_EQ(second.requests().all(), 1u);
+}
+
+TEST(Places, a_create_whose_answer_is_lost_is_settled_by_the_probe) {
+  const auto runtime = io::make_system_runtime();
+  const auto bucket = std::make_shared<Bucket>();
+  FaultStore lossy(bucket);
+  lossy.next_creates({PutFault::lost_answer, PutFault::lost_request, PutFault::none, PutFault::lost_answer, PutFault::sent_twice});
+  EXPECT_TRUE(home::probe_once(*runtime, lossy));
 }
 
 // A line that is none (found by fuzz/names): a mount point is an absolute path.

@@ -18,10 +18,10 @@ SECONDS = 240
 
 def main():
     where = sys.argv[1]
-    program = pathlib.Path(os.environ.get("ONEPEN_BUILD_DIR", SOURCE / "build")) / "bin" / "bucket_conformance"
+    program = pathlib.Path(os.environ.get("ONEPEN_BUILD_DIR", SOURCE / "build")) / "bin" / "object_conformance_test"
     with Root("bucket_home") as root, SERVERS[where](root) as server:
-        environment = root.environment({**server.environment(), "ONEPEN_TEST_BUCKET": server.url("conformance")})
-        done = subprocess.run([program], env=environment, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
+        environment = root.environment({**server.environment(), "ONEPEN_TEST_HOME_URL": server.url("conformance")})
+        done = subprocess.run([program, "--gtest_filter=given/*"], env=environment, capture_output=True, text=True, errors="replace", timeout=SECONDS, check=False)
         passed, failed = (set(re.findall(rf"^\[\s*{word}\s*\] (\S+)(?: \(|$)", done.stdout, re.M)) for word in ("OK", "FAILED"))
         failed -= {"tests,"}
         if failed or done.returncode != 0:

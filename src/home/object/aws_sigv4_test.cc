@@ -109,7 +109,7 @@ TEST(BucketCodec, hashes_and_encodings) {
   EXPECT_EQ(base64(as_bytes("foob")), "Zm9vYg==");
   for (const auto* bad : {"Zg", "Zg=", "Z!==", "====="}) EXPECT_FALSE(from_base64(bad)) << bad;
   EXPECT_EQ(percent_decoded("a%20b%2f"), "a b/");
-  for (const auto* bad : {"%", "%2", "%zz"}) EXPECT_FALSE(percent_decoded(bad)) << bad;
+  for (const auto* bad : {"%", "%2", "%zz", "a%00"}) EXPECT_FALSE(percent_decoded(bad)) << bad;
 }
 
 TEST(BucketCodec, times) {

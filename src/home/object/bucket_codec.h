@@ -21,7 +21,7 @@ std::string http_date(std::int64_t wall_ms);                           // "Fri, 
 std::optional<std::int64_t> http_date_ms(std::string_view text);       // of the same form
 std::optional<std::int64_t> iso_date_ms(std::string_view text);        // "2013-05-24T00:00:00Z", fractions ignored
 
-std::optional<std::string> percent_decoded(std::string_view text);     // none: a '%' without two hexadecimal digits
+std::optional<std::string> percent_decoded(std::string_view text);     // none: a '%' without two hexadecimal digits, or a zero byte
 std::string_view without_space(std::string_view text);                 // at both ends
 
 }  // namespace onepen::home

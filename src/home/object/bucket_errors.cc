@@ -18,13 +18,13 @@ std::string what_was_asked(const BucketAsked& asked) {
 
 std::string_view doing(RequestKind kind) {
   switch (kind) {
-    case RequestKind::get: return "reading";
-    case RequestKind::list: return "listing";
-    case RequestKind::create: return "creating";
-    case RequestKind::put: return "writing";
+    case RequestKind::get: return "Reading";
+    case RequestKind::list: return "Listing";
+    case RequestKind::create: return "Creating";
+    case RequestKind::put: return "Writing";
     case RequestKind::erase: break;
   }
-  return "deleting";
+  return "Deleting";
 }
 
 Error no_answer_error(const BucketAsked& asked, const io::HttpFailure& failure) {

@@ -20,7 +20,7 @@ struct BucketAsked {
   std::int64_t now_ms = 0;
 };
 
-std::string_view doing(RequestKind kind);  // "reading"
+std::string_view doing(RequestKind kind);  // "Reading": a sentence begins so
 
 // No whole answer came. Outcome: unavailable.
 Error no_answer_error(const BucketAsked& asked, const io::HttpFailure& failure);
@@ -35,5 +35,10 @@ std::optional<std::string> s3_region_told(const io::HttpAnswer& answer);  // of 
 bool s3_keys_expired(const io::HttpAnswer& answer);
 // A refusal, or an answer that is none of S3's.
 Error s3_error(const BucketAsked& asked, const Told& told);
+
+// ---- Azure Blob
+std::string azure_code(const io::HttpAnswer& answer);  // of its own; empty: the answer is none of Azure's
+Verdict azure_verdict(const io::HttpAnswer& answer);
+Error azure_error(const BucketAsked& asked, const Told& told);
 
 }  // namespace onepen::home

@@ -62,50 +62,10 @@ class ObjectHome final : public core::Home {
   Place place_;
 };
 
-tl::unexpected<Error> cannot_fence(const ObjectStore& store, std::string_view evidence) {
-  return tl::unexpected(
-      Error{Outcome::invalid,
-            fmt::format("The {} cannot keep two writers apart: {}. Nothing of Onepen's was written there; choose another place.", store.describe(), evidence),
-            {}});
-}
-
-Result<> probe(ObjectStore& store, const std::string& folder, const std::string& name) {
-  const auto key = folder + "/" + name;
-  auto first = store.put_if_absent(key, as_bytes("first"));
-  if (!first) return tl::unexpected(first.error());
-  if (*first == PutOutcome::unknown)
-    return tl::unexpected(Error{Outcome::unavailable, fmt::format("The {} does not say whether it created {}.", store.describe(), key), {}});
-  if (*first == PutOutcome::exists) {  // our own create, answered twice on the way?
-    auto there = store.get(key);
-    if (!there) return tl::unexpected(there.error());
-    if (as_text(*there) != "first") return cannot_fence(store, fmt::format("it says that {}, a name never used before, exists", key));
-  }
-  auto second = store.put_if_absent(key, as_bytes("second"));
-  if (!second) return tl::unexpected(second.error());
-  if (*second != PutOutcome::exists) return cannot_fence(store, fmt::format("{} was created twice with different contents", key));
-  auto read = store.get(key);
-  if (!read && read.error().outcome != Outcome::not_found) return tl::unexpected(read.error());
-  if (!read || as_text(*read) != "first") return cannot_fence(store, fmt::format("{} does not read back as it was created", key));
-  auto names = store.list(folder, "", kAllObjects);
-  if (!names) return tl::unexpected(names.error());
-  if (std::find(names->begin(), names->end(), name) == names->end())
-    return cannot_fence(store, fmt::format("{} was created and its folder does not list it", key));
-  return {};
-}
-
 }  // namespace
 
 std::unique_ptr<core::Home> make_object_home(Runtime& runtime, std::unique_ptr<ObjectStore> store, ObjectHomeOptions options) {
   return std::make_unique<ObjectHome>(runtime, std::move(store), std::move(options));
-}
-
-Result<> probe_can_fence(Runtime& runtime, ObjectStore& store) {
-  const std::string folder = "@probe", name = fmt::format("{:016x}{:016x}", runtime.random_u64(), runtime.random_u64());
-  auto answer = probe(store, folder, name);
-  auto tidied = store.erase(folder + "/" + name);
-  // The empty folder stays: removing it would take it from under another opener's probe.
-  if (!answer) return answer;
-  return tidied;
 }
 
 }  // namespace onepen::home

@@ -28,8 +28,4 @@ struct ObjectHomeOptions {
 // `runtime` outlives the home.
 std::unique_ptr<core::Home> make_object_home(Runtime& runtime, std::unique_ptr<ObjectStore> store, ObjectHomeOptions options);
 
-// Asks the place to prove that it can fence: two creates of one name have one winner, and what was created is read and listed at once. Leaves nothing
-// behind. Errors: `invalid` with the evidence (it cannot fence), else what the store answered. Writes: only for those who mean to write.
-Result<> probe_can_fence(Runtime& runtime, ObjectStore& store);
-
 }  // namespace onepen::home

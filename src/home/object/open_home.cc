@@ -6,38 +6,20 @@
 #include <array>
 #include <cerrno>
 
+#include "home/object/bucket_codec.h"
 #include "home/object/file_store.h"
 #include "home/object/object_home.h"
+#include "home/object/open_bucket.h"
 #include "io/mounts.h"
 
 namespace onepen::home {
 namespace {
 
-constexpr std::array<std::string_view, 6> kLater{"s3", "az", "http", "https", "postgres", "postgresql"};
+constexpr std::array<std::string_view, 4> kLater{"http", "https", "postgres", "postgresql"};
+
+constexpr std::string_view kHow = "file:///absolute/path, s3://bucket/prefix or az://container/prefix";
 
 tl::unexpected<Error> invalid(std::string message) { return tl::unexpected(Error{Outcome::invalid, std::move(message), {}}); }
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    if (i + 2 >= text.size() || hex_digit(text[i + 1]) < 0 || hex_digit(text[i + 2]) < 0) return std::nullopt;
-    out += static_cast<char>(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2]));
-    i += 2;
-  }
-  if (out.find('\0') != std::string::npos) return std::nullopt;
-  return out;
-}
 
 // "name:password@" before the path, or a parameter that names a secret. The message never repeats the URL.
 bool holds_secret(std::string_view url) {
@@ -61,7 +43,7 @@ std::string without_slashes_at_end(std::string path) {
 Result<> judge(const io::PathFacts& facts) { return judge_filesystem(io::mountinfo_for(facts.real), facts.real); }
 
 // Before the first claim: the folder is there, can be written, and keeps two writers apart.
-Result<> prepare_writing(Runtime& runtime, io::Disk& disk, const std::string& path) {
+Result<> place_for_writing(io::Disk& disk, const std::string& path) {
   auto facts = io::look_at(path);
   if (!facts.exists) {
     if (!facts.parent_exists)
@@ -77,6 +59,11 @@ Result<> prepare_writing(Runtime& runtime, io::Disk& disk, const std::string& pa
                                             "read-only.",
                                             path),
                                 {}});
+  return {};
+}
+
+Result<> prepare_writing(Runtime& runtime, io::Disk& disk, const std::string& path) {
+  if (auto ok = place_for_writing(disk, path); !ok) return ok;
   return probe_can_fence(runtime, *make_file_store(runtime, disk, path));
 }
 
@@ -101,6 +88,32 @@ Result<std::unique_ptr<core::Home>> open_file_home(Runtime& runtime, io::Disk& d
   options.url = "file://" + path;
   options.prepare_writing = [&runtime, &disk, path] { return prepare_writing(runtime, disk, path); };
   return make_object_home(runtime, make_file_store(runtime, disk, path), std::move(options));
+}
+
+Result<std::unique_ptr<core::Home>> open_bucket_home(Runtime& runtime, const std::string& url, const OpenHomeOptions& given) {
+  auto bucket = open_bucket(runtime, url, given, process_environment());
+  if (!bucket) return tl::unexpected(bucket.error());
+  ObjectHomeOptions options;
+  options.url = bucket->name;
+  options.poll_min = kBucketPollMin;
+  options.poll_max = kBucketPollMax;
+  options.prepare_writing = [&runtime, &store = *bucket->store] { return probe_once(runtime, store); };  // the home has the store, and these options
+  return make_object_home(runtime, std::move(bucket->store), std::move(options));
+}
+
+// Not a home's URL at all, or one of another version.
+Result<> judge_url(const std::string& url) {
+  if (holds_secret(url)) return invalid("The URL of the home holds a secret. Secrets never stand in a URL: put it in ONEPEN_CREDENTIAL.");
+  const auto colon = url.find(':');
+  const auto scheme = url.substr(0, colon);
+  const bool is_scheme = colon != std::string::npos && !scheme.empty() && scheme.find('/') == std::string::npos;
+  if (!is_scheme)
+    return invalid(url.starts_with('/') ? fmt::format("'{}' is a path, not the URL of a home: write file://{}", url, url)
+                                        : fmt::format("'{}' is not the URL of a home: write {}.", url, kHow));
+  if (scheme == "file" || is_bucket_url(url)) return {};
+  if (std::find(kLater.begin(), kLater.end(), scheme) != kLater.end())
+    return invalid(fmt::format("Homes at {}:// are not in this version of Onepen yet; {} are.", scheme, kHow));
+  return invalid(fmt::format("'{}' is not a scheme of a home. Known: {}.", scheme, kHow));
 }
 
 }  // namespace
@@ -140,18 +153,24 @@ Result<> judge_filesystem(std::string_view mountinfo, std::string_view real_path
                   real_path, mount->point, mount->type, mount->source, mount->options));
 }
 
-Result<std::unique_ptr<core::Home>> open_home(Runtime& runtime, io::Disk& disk, const std::string& url, const Log&) {
-  if (holds_secret(url)) return invalid("The URL of the home holds a secret. Secrets never stand in a URL: put it in ONEPEN_CREDENTIAL.");
-  auto colon = url.find(':');
-  auto scheme = url.substr(0, colon);
-  bool is_scheme = colon != std::string::npos && !scheme.empty() && scheme.find('/') == std::string::npos;
-  if (!is_scheme)
-    return invalid(url.starts_with('/') ? fmt::format("'{}' is a path, not the URL of a home: write file://{}", url, url)
-                                        : fmt::format("'{}' is not the URL of a home: write file:///absolute/path.", url));
-  if (scheme == "file") return open_file_home(runtime, disk, url);
-  if (std::find(kLater.begin(), kLater.end(), scheme) != kLater.end())
-    return invalid(fmt::format("Homes at {}:// are not in this version of Onepen yet; file:///absolute/path is.", scheme));
-  return invalid(fmt::format("'{}' is not a scheme of a home. Known: file:///absolute/path.", scheme));
+Result<std::unique_ptr<core::Home>> open_home(Runtime& runtime, io::Disk& disk, const std::string& url, const Log&, const OpenHomeOptions& options) {
+  if (auto ok = judge_url(url); !ok) return tl::unexpected(ok.error());
+  return is_bucket_url(url) ? open_bucket_home(runtime, url, options) : open_file_home(runtime, disk, url);
+}
+
+Result<ProbedHome> probe_home(Runtime& runtime, io::Disk& disk, const std::string& url, const OpenHomeOptions& options) {
+  if (auto ok = judge_url(url); !ok) return tl::unexpected(ok.error());
+  if (!is_bucket_url(url)) {
+    const auto path = path_of_file_url(url);
+    if (!path) return tl::unexpected(path.error());
+    if (auto ok = place_for_writing(disk, *path); !ok) return tl::unexpected(ok.error());
+    return ProbedHome{"file://" + *path, run_probe(runtime, *make_file_store(runtime, disk, *path), ProbeDepth::full), {}};
+  }
+  auto bucket = open_bucket(runtime, url, options, process_environment());
+  if (!bucket) return tl::unexpected(bucket.error());
+  ProbedHome out{bucket->name, run_probe(runtime, *bucket->store, ProbeDepth::full), {}};
+  for (std::size_t i = 0; i < kRequestKinds.size(); ++i) out.requests.emplace_back(kRequestKinds[i], bucket->metrics->kinds[i].sent.load());
+  return out;
 }
 
 }  // namespace onepen::home
