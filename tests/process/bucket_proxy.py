@@ -22,6 +22,7 @@ import json
 import re
 import ssl
 import sys
+import urllib.parse
 
 LINE = 64 << 10
 BODY_FREE = (204, 304)
@@ -136,6 +137,7 @@ class Proxy:
     async def exchange(self, name, request, writer):
         """One request of a client. False: its connection is to end."""
         method, target, _ = request.first.split(" ", 2)
+        target = urllib.parse.unquote(target)
         entry = {"id": len(self.log), "client": name, "method": method, "target": target, "size": len(request.body), "server": None, "status": None, "rule": None,
                  "if_none_match": request.header("if-none-match"), "state": "came"}
         self.log.append(entry)

@@ -213,7 +213,7 @@ osd pool default pg autoscale mode = off
 osd crush chooseleaf type = 0
 osd heartbeat interval = 1
 osd op num shards = 2
-rgw frontends = beast endpoint=127.0.0.1:{port}
+rgw frontends = beast endpoint=127.0.0.1:{port} tcp_nodelay=1
 rgw rados pool pg num min = 1
 rgw rados pool autoscale bias = 1
 rgw num control oids = 1
