@@ -204,18 +204,24 @@ ObjectStream::Step<> ObjectStream::take_packed(std::vector<Record>* out) {
   return {};
 }
 
-ObjectStream::Step<bool> ObjectStream::catch_up(std::vector<Record>* out, const ReadLimit& limit) {
+ObjectStream::Step<ObjectStream::Reach> ObjectStream::catch_up(std::vector<Record>* out, const ReadLimit& limit) {
   std::uint64_t bytes = 0;
+  bool turned = false;
   auto one = [&](auto&& step) -> Step<> {
-    auto before = out != nullptr ? out->size() : 0;
+    const auto before = out != nullptr ? out->size() : 0;
+    const auto presence = fold_.state().presence;
+    const auto ordinal = fold_.ordinal();
     if (auto ok = step(); !ok) return ok;
     if (out != nullptr) bytes += payload_bytes(*out, before);
+    turned = turned || (presence != core::Presence::absent && (fold_.state().presence != presence || fold_.ordinal() != ordinal));
     return {};
   };
-  auto full = [&] { return out != nullptr && (out->size() >= limit.records || bytes >= limit.bytes); };
+  auto full = [&] { return out != nullptr && (turned || out->size() >= limit.records || bytes >= limit.bytes); };
+  const auto so_far = [&] { return turned ? Reach::turn : Reach::limit; };
   for (;;) {
+    if (full()) return so_far();
     while (fold_.next_id() < mark_) {
-      if (full()) return false;
+      if (full()) return so_far();
       if (auto ok = one([&] { return take_packed(out); }); !ok) return tl::unexpected(ok.error());
     }
     const auto next = fold_.next_id();
@@ -231,10 +237,10 @@ ObjectStream::Step<bool> ObjectStream::catch_up(std::vector<Record>* out, const 
     }
     for (auto id : *ids)
       while (fold_.next_id() <= id) {
-        if (full()) return false;
+        if (full()) return so_far();
         if (auto ok = one([&] { return take_next(id, out); }); !ok) return tl::unexpected(ok.error());
       }
-    if (ids->size() < kListPage) return true;
+    if (ids->size() < kListPage) return out != nullptr && turned ? Reach::turn : Reach::end;
   }
 }
 

@@ -105,7 +105,6 @@ class ObjectStream final : public core::Stream {
   // object_stream.cc: what is asked
   core::Answer<core::ReadResult> read_once(const Offset& from, const core::ReadLimit& limit);
   core::Answer<core::StreamStat> stat_once();
-  void leave_out_cut(std::vector<core::Record>& records) const;
   Step<Start> start_of(const Offset& from);
   Step<Start> start_of_content();
   Step<bool> reread(std::uint64_t id, std::size_t skip, const core::ReadLimit& limit, std::vector<core::Record>& out, std::uint64_t& bytes);
@@ -119,8 +118,13 @@ class ObjectStream final : public core::Stream {
   Step<const KeptPack*> pack_of(std::uint64_t id);        // null: none has it
   Step<> take(std::uint64_t id, const wire::LogObject& object, std::vector<core::Record>* out);
   Step<std::vector<std::uint64_t>> list_from(std::uint64_t id, std::size_t limit);
-  // Folds what is there from next_id on, until `records` or `bytes` of `out` are reached. True: everything that was there when it asked.
-  Step<bool> catch_up(std::vector<core::Record>* out, const core::ReadLimit& limit);
+  // Folds what is there from next_id on, with `out` until one of these.
+  enum class Reach {
+    end,    // everything that was there when it asked
+    limit,  // `records` or `bytes` of `out`
+    turn,   // a history or a tombstone: what lies before it may be no part of the stream any more, and what follows it decides
+  };
+  Step<Reach> catch_up(std::vector<core::Record>* out, const core::ReadLimit& limit);
   Step<> catch_up_all();
   Step<> take_next(std::uint64_t listed, std::vector<core::Record>* out);
   Step<> take_packed(std::vector<core::Record>* out);
