@@ -216,7 +216,10 @@ Answer<bool> ObjectStream::wait(const Offset& from, Instant deadline) {
     if (!there || now >= deadline) {
       auto ids = list_from(fold_.next_id(), 1);
       if (!ids) return tl::unexpected(ids.error());
-      if (!ids->empty()) return true;
+      if (!ids->empty()) {
+        unlisted_reads_ = 0;  // the next read is to see it, too
+        return true;
+      }
     }
     if (now >= deadline) return false;
     place_.runtime.sleep_until(std::min(deadline, now + pause));

@@ -24,6 +24,7 @@ namespace onepen::home {
 
 inline constexpr std::size_t kListPage = 1000;
 inline constexpr std::uint64_t kMaxBatchPayload = 48u << 20;
+inline constexpr int kUnlistedReads = 64;       // of a reader of a directory, between two listings
 inline constexpr int kTriesBeforeRace = 4;     // ids a claim may lose to data before it races each create (B3)
 inline constexpr int kMaxClaimTries = 1000;    // then `claim_races`
 inline constexpr int kTriesWhileTrimmed = 16;  // of one call whose ground was trimmed away under it
@@ -124,6 +125,17 @@ class ObjectStream final : public core::Stream {
     limit,  // `records` or `bytes` of `out`
     turn,   // a history or a tombstone: what lies before it may be no part of the stream any more, and what follows it decides
   };
+  struct Batch {
+    std::vector<core::Record>* out;  // null: only folded
+    const core::ReadLimit& limit;
+    std::uint64_t bytes = 0;
+    bool turned = false;
+    bool full() const;
+    Reach so_far() const { return turned ? Reach::turn : Reach::limit; }
+  };
+  template <typename TakeOne>
+  Step<> add(Batch& batch, TakeOne&& take_one);
+  Step<std::optional<Reach>> ask_for_next(Batch& batch);
   Step<Reach> catch_up(std::vector<core::Record>* out, const core::ReadLimit& limit);
   Step<> catch_up_all();
   Step<> take_next(std::uint64_t listed, std::vector<core::Record>* out);
@@ -215,6 +227,7 @@ class ObjectStream final : public core::Stream {
   std::uint64_t mark_ = 0;                // the highest mark seen: below it only packs count. 0: none seen
   std::uint64_t cut_ = 0;                 // the highest id at which a history may have cut the one before (cut_name)
   bool moved_ = false;                    // the call failed because the mark moved above what it stood on
+  int unlisted_reads_ = 0;                // reads that may still go without a listing
   std::uint64_t unchecked_from_ = 1;      // objects from here on were folded, or taken as absent, since the mark was last read (B6)
   std::unique_ptr<KeptPack> pack_;        // the one looked into last
   std::optional<wire::SnapshotHead> head_;  // the one read last
