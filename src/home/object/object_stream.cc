@@ -135,6 +135,15 @@ ObjectStream::Step<bool> ObjectStream::reread(std::uint64_t id, std::size_t skip
   return true;
 }
 
+// What a history left behind, also in the middle of an object.
+void ObjectStream::leave_out_cut(std::vector<Record>& records) const {
+  if (!fold_.has_cuts()) return;
+  std::erase_if(records, [&](const Record& r) {
+    auto at = parse_offset(r.next);
+    return at && fold_.cut_off(at->at);
+  });
+}
+
 Answer<ReadResult> ObjectStream::read(const Offset& from, const ReadLimit& limit) {
   return steadily([&] { return read_once(from, limit); });
 }
@@ -177,6 +186,7 @@ Answer<ReadResult> ObjectStream::read_once(const Offset& from, const ReadLimit& 
   if (all || unchecked_from_ != fold_.next_id())
     if (auto ok = check_mark(); !ok) return tl::unexpected(ok.error());
   if (fold_.state().presence != core::Presence::present && all) return absent();
+  leave_out_cut(out);
   bool cut = out.size() > limit.records && limit.records > 0;
   if (cut) out.resize(limit.records);
   if (!out.empty()) result.next = out.back().next;
