@@ -131,17 +131,15 @@ ObjectStream::Step<bool> ObjectStream::reread(std::uint64_t id, std::size_t skip
   }
   auto before = out.size();
   fold_.replay((*there)->object, skip, out);
+  if (fold_.has_cuts()) {  // a history may have left part of it behind
+    const auto left = [&](const Record& r) {
+      const auto at = parse_offset(r.next);
+      return at && fold_.cut_off(at->at);
+    };
+    out.erase(std::remove_if(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(), left), out.end());
+  }
   bytes += bytes_of(out, before);
   return true;
-}
-
-// What a history left behind, also in the middle of an object.
-void ObjectStream::leave_out_cut(std::vector<Record>& records) const {
-  if (!fold_.has_cuts()) return;
-  std::erase_if(records, [&](const Record& r) {
-    auto at = parse_offset(r.next);
-    return at && fold_.cut_off(at->at);
-  });
 }
 
 Answer<ReadResult> ObjectStream::read(const Offset& from, const ReadLimit& limit) {
@@ -186,7 +184,6 @@ Answer<ReadResult> ObjectStream::read_once(const Offset& from, const ReadLimit& 
   if (all || unchecked_from_ != fold_.next_id())
     if (auto ok = check_mark(); !ok) return tl::unexpected(ok.error());
   if (fold_.state().presence != core::Presence::present && all) return absent();
-  leave_out_cut(out);
   bool cut = out.size() > limit.records && limit.records > 0;
   if (cut) out.resize(limit.records);
   if (!out.empty()) result.next = out.back().next;

@@ -106,7 +106,6 @@ class ObjectStream final : public core::Stream {
   // object_stream.cc: what is asked
   core::Answer<core::ReadResult> read_once(const Offset& from, const core::ReadLimit& limit);
   core::Answer<core::StreamStat> stat_once();
-  void leave_out_cut(std::vector<core::Record>& records) const;
   Step<Start> start_of(const Offset& from);
   Step<Start> start_of_content();
   Step<bool> reread(std::uint64_t id, std::size_t skip, const core::ReadLimit& limit, std::vector<core::Record>& out, std::uint64_t& bytes);
