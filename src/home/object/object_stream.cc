@@ -131,6 +131,13 @@ ObjectStream::Step<bool> ObjectStream::reread(std::uint64_t id, std::size_t skip
   }
   auto before = out.size();
   fold_.replay((*there)->object, skip, out);
+  if (fold_.has_cuts()) {  // a history may have left part of it behind
+    const auto left = [&](const Record& r) {
+      const auto at = parse_offset(r.next);
+      return at && fold_.cut_off(at->at);
+    };
+    out.erase(std::remove_if(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(), left), out.end());
+  }
   bytes += bytes_of(out, before);
   return true;
 }
