@@ -5,6 +5,7 @@
 #include "home/object/open_home.h"
 #include "home/object/probe.h"
 #include "io/mounts.h"
+#include "io/posix_disk.h"
 #include "io/system_runtime.h"
 #include "tests/support/fault_store.h"
 #include "tests/support/temp_folder.h"
@@ -138,6 +139,19 @@ TEST(Places, network_filesystems_are_refused_unless_they_do_not_cache_lookups) {
   EXPECT_FALSE(home::judge_filesystem(kMounts, "/mnt/with space/x"));
   EXPECT_FALSE(home::judge_filesystem(kMounts, "/mnt/fuse/x"));
   EXPECT_FALSE(home::judge_filesystem("", "/srv"));
+}
+
+TEST(Places, a_secret_in_a_url_is_refused_and_not_repeated) {
+  const auto runtime = io::make_system_runtime();
+  const auto disk = io::make_posix_disk();
+  for (const auto* bad : {"s3://key:hush@bucket/x", "s3://bucket?access_key=hush", "az://container?sv=1&sig=hush", "s3://bucket?region=r&Session_Token=hush",
+                          "s3://bucket?endpoint=https://me:hush@host", "s3://bucket?endpoint=https%3A%2F%2Fme%3Ahush%40host"}) {
+    const auto refused = home::open_home(*runtime, *disk, bad);
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_EQ(refused.error().outcome, Outcome::invalid);
+    EXPECT_EQ(refused.error().message.find("hush"), std::string::npos) << refused.error().message;
+  }
+  EXPECT_TRUE(home::open_home(*runtime, *disk, "s3://token-bucket/secret/credentials?endpoint=https://tokens.example.net")) << "names may be what they like";
 }
 
 TEST(Places, urls) {
