@@ -28,8 +28,8 @@ bool holds_secret(std::string_view url) {
   auto at = authority.find('@');
   if (at != std::string_view::npos && authority.substr(0, at).find(':') != std::string_view::npos) return true;
   constexpr std::array<std::string_view, 5> kSecrets{"password", "secret", "token", "credential", "access_key"};
-  for (auto at = url.find('?'); at != std::string_view::npos; at = url.find('&', at + 1)) {
-    std::string name(url.substr(at + 1, url.find_first_of("=&", at + 1) - at - 1));
+  for (auto from = url.find('?'); from != std::string_view::npos; from = url.find('&', from + 1)) {
+    std::string name(url.substr(from + 1, url.find_first_of("=&", from + 1) - from - 1));
     std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     if (name == "sig" || std::any_of(kSecrets.begin(), kSecrets.end(), [&](auto word) { return name.find(word) != std::string::npos; })) return true;
   }
