@@ -14,9 +14,10 @@ namespace onepen {
 class HomePort;  // inside Onepen
 
 struct HomeOptions {
-  std::string credential;  // what a home that needs one is told; never in the URL; empty: ONEPEN_CREDENTIAL, else as AWS's and Azure's tools find
-      // it. s3: "KEY_ID:SECRET[:SESSION_TOKEN]"; az: an account key, a SAS token or a connection string. file: needs none
-  std::string ca_file;  // certificates to trust, for homes reached over TLS; empty: AWS_CA_BUNDLE, CURL_CA_BUNDLE, SSL_CERT_FILE, the system's
+  // What a home that needs one is told; never in the URL. s3: "KEY_ID:SECRET" or "KEY_ID:SECRET:SESSION_TOKEN"; az: an account key, a SAS token or a
+  // connection string; file: needs none. Empty: ONEPEN_CREDENTIAL, else as the tools of AWS and Azure find theirs.
+  std::string credential;
+  std::string ca_file;               // certificates to trust over TLS; empty: AWS_CA_BUNDLE, CURL_CA_BUNDLE, SSL_CERT_FILE, else the system's
   Duration request_timeout{10'000};  // of one request, after which its answer is `unknown` or `unavailable`; file: waits for the disk
 };
 
