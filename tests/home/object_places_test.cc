@@ -95,6 +95,27 @@ TEST(Places, a_probe_that_was_passed_is_remembered_at_the_place) {
   EXPECT_EQ(second.requests().all(), 1u);
 }
 
+class Missing final : public home::ObjectStore {  // as a bucket that is not there answers (s3_store.h)
+ public:
+  Result<Bytes> get(const std::string&) override { return tl::unexpected(Error{Outcome::unavailable, "no such bucket", {}}); }
+  Result<Bytes> get_range(const std::string& key, std::uint64_t, std::uint64_t) override { return get(key); }
+  Result<home::PutOutcome> put_if_absent(const std::string&, ByteView) override { return tl::unexpected(Error{Outcome::unavailable, "no such bucket", {}}); }
+  Result<> put(const std::string&, ByteView) override { return tl::unexpected(Error{Outcome::unavailable, "no such bucket", {}}); }
+  Result<std::vector<std::string>> list(const std::string&, const std::string&, std::size_t) override {
+    return tl::unexpected(Error{Outcome::not_found, "no such bucket", {}});
+  }
+  Result<> erase(const std::string&) override { return tl::unexpected(Error{Outcome::unavailable, "no such bucket", {}}); }
+  std::string describe() const override { return "bucket that is not there"; }
+};
+
+TEST(Places, a_bucket_that_is_missing_is_told_as_such_before_a_claim_and_not_waited_for) {
+  const auto runtime = io::make_system_runtime();
+  Missing missing;
+  const auto refused = home::probe_once(*runtime, missing);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().outcome, Outcome::not_found);
+}
+
 TEST(Places, a_create_whose_answer_is_lost_is_settled_by_the_probe) {
   const auto runtime = io::make_system_runtime();
   const auto bucket = std::make_shared<Bucket>();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kAllOfFolder = static_cast<std::size_t>(-1);
 constexpr int kSettleTries = 5;
-constexpr std::string_view kProbeFolder = "@probe";
+constexpr std::string_view kProbeFolder = "@probe", kPassed = "passed-";
 constexpr int kProbeVersion = 1;  // of what a remembered pass means; a higher one is proved anew
 
 class Prober {
@@ -202,16 +202,16 @@ ProbeReport run_probe(Runtime& runtime, ObjectStore& store, ProbeDepth depth) { 
 
 Result<> probe_can_fence(Runtime& runtime, ObjectStore& store) { return run_probe(runtime, store, ProbeDepth::brief).verdict; }
 
+// Asked by a LIST: a missing bucket is told by it as what it is, while a GET cannot (s3_store.h).
 Result<> probe_once(Runtime& runtime, ObjectStore& store) {
-  const auto place = store.describe();
-  const auto remembered = fmt::format("{}/passed-{:016x}", kProbeFolder, xxh3(as_bytes(place)));
-  const auto passed = fmt::format("onepen probe {}: {}\n", kProbeVersion, place);
-  auto there = store.get(remembered);
-  if (there && as_text(*there) == passed) return {};
-  if (!there && there.error().outcome != Outcome::not_found) return tl::unexpected(there.error());
+  const std::string folder(kProbeFolder), passed = fmt::format("onepen probe {}: {}\n", kProbeVersion, store.describe());
+  const std::string remembered = fmt::format("{}{:016x}", kPassed, xxh3(as_bytes(passed)));
+  auto names = store.list(folder, std::string(kPassed), kAllOfFolder);
+  if (!names) return tl::unexpected(names.error());
+  if (std::find(names->begin(), names->end(), remembered) != names->end()) return {};
   auto report = run_probe(runtime, store, ProbeDepth::full);
   if (!report.verdict) return report.verdict;
-  return store.put(remembered, as_bytes(passed));
+  return store.put(folder + "/" + remembered, as_bytes(passed));
 }
 
 }  // namespace onepen::home
