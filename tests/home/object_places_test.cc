@@ -114,6 +114,9 @@ TEST(Places, a_bucket_that_is_missing_is_told_as_such_before_a_claim_and_not_wai
   const auto refused = home::probe_once(*runtime, missing);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().outcome, Outcome::not_found);
+  const auto report = home::run_probe(*runtime, missing, home::ProbeDepth::full);
+  ASSERT_FALSE(report.verdict);
+  EXPECT_EQ(report.verdict.error().outcome, Outcome::not_found);
 }
 
 TEST(Places, a_create_whose_answer_is_lost_is_settled_by_the_probe) {

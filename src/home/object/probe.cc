@@ -29,6 +29,7 @@ class Prober {
   std::string key(std::string_view what) const { return fmt::format("{}/{}", kProbeFolder, name(what)); }
   Said step(std::string step, const std::function<Said()>& what);
 
+  Said reach();
   Said create_first();
   Said create_again();
   Said read_back(std::string_view what, std::string_view content);
@@ -70,6 +71,12 @@ Result<PutOutcome> Prober::settled(const std::string& at, ByteView content) {
     if (tries == kSettleTries)
       return tl::unexpected(Error{Outcome::unavailable, fmt::format("The {} does not say whether it created {}.", store_.describe(), at), {}});
   }
+}
+
+// A listing first: it tells a bucket that is missing, and keys that are none, as what they are.
+Prober::Said Prober::reach() {
+  if (auto names = store_.list(std::string(kProbeFolder), "", 1); !names) return tl::unexpected(names.error());
+  return "it answers";
 }
 
 Prober::Said Prober::create_first() {
@@ -173,6 +180,7 @@ ProbeReport Prober::run(ProbeDepth depth) {
     bool only_in_full;
   };
   const std::vector<Named> steps{
+      {"reach", [this] { return reach(); }, true},
       {"create", [this] { return create_first(); }, false},
       {"create again", [this] { return create_again(); }, false},
       {"read after write", [this] { return read_back("first", "first"); }, false},
