@@ -14,9 +14,9 @@ namespace {
 // is then seen so much later, once.
 constexpr std::chrono::seconds kQuietAfter{5}, kRarest{1};
 constexpr int kQuietShare = 20;
-// A follower that is up to date rests seven times as long as the quickest of its last batches took before it reads on: however many there are, they leave the machine to
-// others, and the more commits wait the more of them make one batch. One alone rests for a millisecond or two. (The quickest: one that waited for a disk, for a
-// checkpoint say, took nothing from anybody.) Whoever waits for an offset ends the rest.
+// The followers of a process that are up to date take an eighth of one core together, however many there are: each rests, between two batches, as long as all of them
+// need for seven (kRestShare). One alone rests for a millisecond or two; many rest up to kRarest, and more commits make one batch. Measured is the quickest of the last
+// batches: one that waited for a disk, or for a core, took nothing from anybody meanwhile. Whoever waits for an offset ends the rest.
 constexpr int kRestShare = 7;
 constexpr std::size_t kLastBatches = 16;
 constexpr std::chrono::nanoseconds kFirstFollowPause = std::chrono::milliseconds(20), kLastFollowPause = std::chrono::seconds(2);
@@ -49,6 +49,7 @@ void Follow::begin() {
     const Lock lock(mutex_);
     status_.state = copy_.state();
   }
+  ++*manners_.company;
   thread_ = runtime_.spawn("onepen-follow", [this] { run(); });
 }
 
@@ -56,6 +57,7 @@ void Follow::stop() {
   stop_.store(true);
   wake_->notify();
   changed_.wake_all();
+  if (thread_) --*manners_.company;
   thread_.reset();
 }
 
@@ -84,7 +86,8 @@ void Follow::run() {
       last_news = now;
       took[batches++ % kLastBatches] = now - from;
       const auto quickest = *std::min_element(took.begin(), took.begin() + static_cast<std::ptrdiff_t>(std::min(batches, kLastBatches)));
-      if ((*more)->up_to_date && !asked_.load()) pause(std::min<std::chrono::nanoseconds>(kRestShare * quickest, kRarest));
+      const int share = (kRestShare + 1) * manners_.company->load() - 1;
+      if ((*more)->up_to_date && !asked_.load()) pause(std::min<std::chrono::nanoseconds>(share * quickest, kRarest));
       continue;
     }
     if (const auto quiet = now - last_news; quiet > kQuietAfter) {

@@ -41,6 +41,7 @@ struct FollowManners {
   std::chrono::nanoseconds look = kFollowLook;  // how long one wait for more lasts; then the home is asked anew
   std::function<FollowTurn(core::Stream&)> turn{};  // after each read; `stream` is that thread's
   std::function<std::chrono::nanoseconds()> patience{};  // until the next turn, at most
+  std::shared_ptr<std::atomic<int>> company = std::make_shared<std::atomic<int>>(0);  // how many follow in this process, with this one
 };
 
 class Follow {

@@ -18,6 +18,7 @@ namespace {
 // For the write lock, which SQLite takes for moments only: to recover, or to end a checkpoint.
 constexpr std::chrono::seconds kLockWithin{5};
 constexpr std::chrono::microseconds kLockEvery{500};
+constexpr std::chrono::milliseconds kHoldEvery{10};  // a WAL that is waited for is looked at
 
 Result<PlainConnection> open_keeper(const std::string& path) {
   sqlite3* raw = nullptr;
@@ -247,28 +248,42 @@ Result<> LiveTarget::publish(const CommitState& next) {
 Result<> LiveTarget::tend(const CommitState& next, PageTable& table, const SettleHooks& hooks) {
   if (published_.end < checkpointed_at_ + limits_.checkpoint_bytes) return {};
   checkpointed_at_ = published_.end;
+  auto anew = checkpoint(next, table, hooks);
+  if (!anew || *anew || published_.end < hold_at_) return anew.map([](bool) {});
+  const Instant until = runtime_.now() + limits_.hold;
+  while (anew && !*anew && runtime_.now() < until) {
+    runtime_.sleep_until(runtime_.now() + kHoldEvery);
+    anew = checkpoint(next, table, hooks);
+  }
+  if (anew && !*anew) hold_at_ = 2 * published_.end;
+  return anew.map([](bool) {});
+}
+
+Result<bool> LiveTarget::checkpoint(const CommitState& next, PageTable& table, const SettleHooks& hooks) {
   if (ONEPEN_FAILPOINT("live.before_checkpoint")) return io_failed("checkpoint", files_.db);
   const int rc = sqlite3_wal_checkpoint_v2(keeper_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr, nullptr);
   if (rc != SQLITE_OK && (rc & 0xff) != SQLITE_BUSY) return tl::unexpected(plain_error(rc, "checkpoint", files_.db, sqlite3_errmsg(keeper_.get())));
-  if (auto locked = lock(); !locked) return locked;
+  if (auto locked = lock(); !locked) return tl::unexpected(locked.error());
   auto done = end_wal(next, table, hooks);
   index_->unlock();
   return done;
 }
 
-Result<> LiveTarget::end_wal(const CommitState& next, PageTable& table, const SettleHooks& hooks) {
+Result<bool> LiveTarget::end_wal(const CommitState& next, PageTable& table, const SettleHooks& hooks) {
   const auto ends = index_->try_hold_readers();
   if (!ends) return tl::unexpected(ends.error());
-  if (!*ends) return {};  // somebody reads from it: it goes on growing
+  if (!*ends) return false;
   // First what tells the next opening that the database file has all of it; then the WAL may go.
   if (hooks.folded) {
-    if (auto merged = hooks.folded(table, next, {head_.salt1, head_.salt2, head_.frames}); !merged) return merged;
+    if (auto merged = hooks.folded(table, next, {head_.salt1, head_.salt2, head_.frames}); !merged) return tl::unexpected(merged.error());
   }
   if (ONEPEN_FAILPOINT("live.before_restart")) return io_failed("begin anew", files_.wal());
-  if (auto restarted = index_->restart(head_, head_.salt1 + 1, static_cast<std::uint32_t>(runtime_.random_u64())); !restarted) return restarted;
-  if (auto seen = see(); !seen) return seen;
+  if (auto restarted = index_->restart(head_, head_.salt1 + 1, static_cast<std::uint32_t>(runtime_.random_u64())); !restarted)
+    return tl::unexpected(restarted.error());
+  if (auto seen = see(); !seen) return tl::unexpected(seen.error());
   if (ONEPEN_FAILPOINT("live.restarted")) return io_failed("begin anew", files_.wal());
-  return begin_wal(next, hooks);
+  hold_at_ = limits_.hold_bytes;
+  return begin_wal(next, hooks).map([] { return true; });
 }
 
 void LiveTarget::close() {

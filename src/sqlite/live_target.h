@@ -4,8 +4,8 @@
 //     frames written behind the end ─▶ state file says {settled, new} ─▶ last frame, which commits ─▶ index moves over them ─▶ (checkpoint ─▶ WAL begun anew)
 //     kill: settled                    kill: settled                      kill: new                    kill: new                kill: new
 //
-// A WAL that grew past LiveLimits::checkpoint_bytes is checkpointed by SQLite, and begun anew when everything was copied and nobody reads from it. As with any SQLite
-// database, a reader that never ends its transaction keeps it from that (growth: live_target.cc). Thread-safety: none.
+// A WAL that grew past LiveLimits::checkpoint_bytes is checkpointed by SQLite, and begun anew when everything was copied and nobody reads from it. Readers that
+// always overlap keep it from that, up to LiveLimits::hold_bytes; a reader that never ends its transaction does for ever, as with any SQLite database. Thread-safety: none.
 #pragma once
 #include <memory>
 #include <unordered_map>
@@ -47,7 +47,7 @@ class LiveTarget final : public CommitTarget {
 
  private:
   LiveTarget(Runtime& runtime, io::Disk& disk, const DatabaseFiles& files, const LiveLimits& limits)
-      : runtime_(runtime), disk_(disk), files_(files), limits_(limits) {}
+      : runtime_(runtime), disk_(disk), files_(files), limits_(limits), hold_at_(limits.hold_bytes) {}
   Result<> find(const CommitState& state, const WalPlace& place, const SettleHooks& hooks);
   Result<> take_wal(const WalScan& scan);
   Result<> begin_wal(const CommitState& state, const SettleHooks& hooks);
@@ -56,7 +56,9 @@ class LiveTarget final : public CommitTarget {
   Result<> publish(const CommitState& next);
   Result<> see();
   Result<> tend(const CommitState& next, PageTable& table, const SettleHooks& hooks);
-  Result<> end_wal(const CommitState& next, PageTable& table, const SettleHooks& hooks);
+  // False: somebody reads from it, and it goes on growing.
+  Result<bool> checkpoint(const CommitState& next, PageTable& table, const SettleHooks& hooks);
+  Result<bool> end_wal(const CommitState& next, PageTable& table, const SettleHooks& hooks);
   Error foreign() const;
 
   Runtime& runtime_;
@@ -81,6 +83,7 @@ class LiveTarget final : public CommitTarget {
   std::optional<Last> last_;
   std::uint32_t page_count_ = 0;  // of the database after the newest whole commit
   std::uint64_t checkpointed_at_ = 0;  // bytes of WAL, when it was last tried
+  std::uint64_t hold_at_ = 0;  // bytes of WAL at which commits are held back for it
 };
 
 }  // namespace onepen::sqlite

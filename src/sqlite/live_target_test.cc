@@ -62,8 +62,8 @@ class LiveTest : public ::testing::TestWithParam<std::uint32_t> {
     go_live();
   }
   void go_live() {
-    auto live =
-        LiveTarget::open(*runtime_, *disk_, DatabaseFiles{path_}, std::as_const(*applier_).state(), ledger_.place.value_or(WalPlace{}), ledger_.hooks());
+    auto live = LiveTarget::open(*runtime_, *disk_, DatabaseFiles{path_}, std::as_const(*applier_).state(), ledger_.place.value_or(WalPlace{}), ledger_.hooks(),
+                                 limits_);
     ASSERT_TRUE(live) << told(live);
     target_ = live->get();
     applier_->aim_at(std::move(*live))->close();
@@ -110,6 +110,7 @@ class LiveTest : public ::testing::TestWithParam<std::uint32_t> {
   std::unique_ptr<Runtime> runtime_ = io::make_system_runtime();
   std::unique_ptr<io::Disk> disk_ = io::make_posix_disk();
   std::string path_;
+  LiveLimits limits_;
   Ledger ledger_;
   std::optional<Applier> applier_;
   LiveTarget* target_ = nullptr;
@@ -208,6 +209,41 @@ TEST_P(LiveTest, TheWalBeginsAnewWhenNobodyReadsFromItAndNotBefore) {
   EXPECT_EQ(value(db, "PRAGMA integrity_check"), "ok");
   const bool same = bytes() == source.bytes();
   EXPECT_TRUE(same);
+}
+
+// One of two readers always reads. Nothing but a moment without commits lets the WAL begin anew: those that begin in it need nothing that is in the WAL.
+TEST_P(LiveTest, ReadersThatAlwaysOverlapAreWaitedForWhenTheWalIsLarge) {
+  PlainSource source(folder_.path(), GetParam());
+  source.exec("CREATE TABLE t(id INTEGER PRIMARY KEY, x)");
+  for (int i = 0; i < 24; ++i) source.exec("INSERT INTO t(x) VALUES (randomblob(1000000))");
+  limits_.checkpoint_bytes = 1u << 20;
+  limits_.hold_bytes = 16u << 20;
+  limits_.hold = std::chrono::minutes(2);  // it ends when the readers have changed places
+  begin(source, 2);
+  std::atomic<bool> stop = false;
+  std::atomic<int> turns = 0;
+  std::thread readers([&] {
+    const PlainConnection even = reader(), odd = reader();
+    bool first = true;
+    for (; !stop.load(); ++turns) {
+      const auto& next = turns % 2 == 0 ? even : odd;
+      const auto& before = turns % 2 == 0 ? odd : even;
+      run_sql(next.get(), "BEGIN");
+      EXPECT_NE(value(next, "SELECT count(*) FROM t"), "");
+      if (!first) run_sql(before.get(), "COMMIT");
+      first = false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  while (turns.load() == 0) std::this_thread::yield();
+  while (fed_ < source.records().size() && ledger_.begun < 2) {
+    feed(source, fed_ + 1);
+    settle();
+  }
+  stop.store(true);
+  readers.join();
+  EXPECT_EQ(ledger_.begun, 2) << "the WAL has " << target_->wal_bytes() << " bytes";
+  EXPECT_EQ(value(reader(), "PRAGMA integrity_check"), "ok");
 }
 
 TEST_P(LiveTest, GoesOnFromTheWalThatIsThere) {

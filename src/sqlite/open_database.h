@@ -37,6 +37,7 @@ struct Environment {
   // The same anew, for a child after fork(): nothing in it that a thread of the parent may have held. Empty: children cannot open.
   std::function<Environment()> after_fork{};
   LiveLimits live{};  // of followers
+  std::shared_ptr<std::atomic<int>> followers = std::make_shared<std::atomic<int>>(0);  // of this process (FollowManners::company)
 };
 
 // For onepen_status() and the C++ API. A value.

@@ -66,6 +66,7 @@ Result<> OpenDatabase::start_following() {
   manners.look = std::min<std::chrono::nanoseconds>(kFollowLook, settings_.max_staleness.value_or(kFollowLook) / 2);
   manners.turn = [this](core::Stream& at) { return take_turn(at); };
   manners.patience = [this] { return standby_->patience(); };
+  manners.company = environment_.followers;
   follow_ = std::make_unique<Follow>(
       *environment_.runtime, *copy_, std::move(stream), settings_.name->text(), [this](const Error& error) { on_follow_ended(error); }, environment_.log,
       std::move(manners));

@@ -103,6 +103,17 @@ TEST_P(HomeConformance, a_restored_stream_goes_on_from_the_common_point) {
   Process fresh(*place_, "f");
   EXPECT_EQ(payloads(read_all(fresh.stream(), sent->offsets[0])), (Texts{"2", "new"}));
   EXPECT_EQ(payloads(read_all(fresh.stream(), sent->offsets[1])), Texts{"new"}) << "the common point itself";
+  Process small(*place_, "s");
+  Texts one_by_one;
+  for (Offset at = sent->offsets[0]; one_by_one.size() < 4;) {
+    auto one = small.stream().read(at, {1, 1u << 20});
+    ASSERT_OK(one);
+    for (auto& text : payloads(one->records)) one_by_one.push_back(text);
+    if (one->up_to_date) break;
+    ASSERT_NE(one->next, at) << "a read that goes nowhere";
+    at = one->next;
+  }
+  EXPECT_EQ(one_by_one, (Texts{"2", "new"}));
   for (const auto& cut : {sent->offsets[2], end}) {
     auto gone = beyond.stream().read(cut, {});
     ASSERT_REFUSED(gone, gone);

@@ -5,6 +5,7 @@
 #include "home/object/open_home.h"
 #include "home/object/probe.h"
 #include "io/mounts.h"
+#include "io/posix_disk.h"
 #include "io/system_runtime.h"
 #include "tests/support/fault_store.h"
 #include "tests/support/temp_folder.h"
@@ -94,6 +95,30 @@ TEST(Places, a_probe_that_was_passed_is_remembered_at_the_place) {
   EXPECT_EQ(second.requests().all(), 1u);
 }
 
+class Missing final : public home::ObjectStore {  // as a bucket that is not there answers (s3_store.h)
+ public:
+  Result<Bytes> get(const std::string&) override { return tl::unexpected(Error{Outcome::unavailable, "no such bucket", {}}); }
+  Result<Bytes> get_range(const std::string& key, std::uint64_t, std::uint64_t) override { return get(key); }
+  Result<home::PutOutcome> put_if_absent(const std::string&, ByteView) override { return tl::unexpected(Error{Outcome::unavailable, "no such bucket", {}}); }
+  Result<> put(const std::string&, ByteView) override { return tl::unexpected(Error{Outcome::unavailable, "no such bucket", {}}); }
+  Result<std::vector<std::string>> list(const std::string&, const std::string&, std::size_t) override {
+    return tl::unexpected(Error{Outcome::not_found, "no such bucket", {}});
+  }
+  Result<> erase(const std::string&) override { return tl::unexpected(Error{Outcome::unavailable, "no such bucket", {}}); }
+  std::string describe() const override { return "bucket that is not there"; }
+};
+
+TEST(Places, a_bucket_that_is_missing_is_told_as_such_before_a_claim_and_not_waited_for) {
+  const auto runtime = io::make_system_runtime();
+  Missing missing;
+  const auto refused = home::probe_once(*runtime, missing);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().outcome, Outcome::not_found);
+  const auto report = home::run_probe(*runtime, missing, home::ProbeDepth::full);
+  ASSERT_FALSE(report.verdict);
+  EXPECT_EQ(report.verdict.error().outcome, Outcome::not_found);
+}
+
 TEST(Places, a_create_whose_answer_is_lost_is_settled_by_the_probe) {
   const auto runtime = io::make_system_runtime();
   const auto bucket = std::make_shared<Bucket>();
@@ -138,6 +163,19 @@ TEST(Places, network_filesystems_are_refused_unless_they_do_not_cache_lookups) {
   EXPECT_FALSE(home::judge_filesystem(kMounts, "/mnt/with space/x"));
   EXPECT_FALSE(home::judge_filesystem(kMounts, "/mnt/fuse/x"));
   EXPECT_FALSE(home::judge_filesystem("", "/srv"));
+}
+
+TEST(Places, a_secret_in_a_url_is_refused_and_not_repeated) {
+  const auto runtime = io::make_system_runtime();
+  const auto disk = io::make_posix_disk();
+  for (const auto* bad : {"s3://key:hush@bucket/x", "s3://bucket?access_key=hush", "az://container?sv=1&sig=hush", "s3://bucket?region=r&Session_Token=hush",
+                          "s3://bucket?endpoint=https://me:hush@host", "s3://bucket?endpoint=https%3A%2F%2Fme%3Ahush%40host"}) {
+    const auto refused = home::open_home(*runtime, *disk, bad);
+    ASSERT_FALSE(refused) << bad;
+    EXPECT_EQ(refused.error().outcome, Outcome::invalid);
+    EXPECT_EQ(refused.error().message.find("hush"), std::string::npos) << refused.error().message;
+  }
+  EXPECT_TRUE(home::open_home(*runtime, *disk, "s3://token-bucket/secret/credentials?endpoint=https://tokens.example.net")) << "names may be what they like";
 }
 
 TEST(Places, urls) {

@@ -157,7 +157,7 @@ def names(root):
 
 def schemes(root):
     told = {}
-    for home, word in (("gopher://somewhere/x", "gopher"), ("nothing", ("scheme", "url", "file:")), ("file://other-host/srv/pen", ("host", "file:///")), ("s3://bucket/prefix", "s3"),
+    for home, word in (("gopher://somewhere/x", "gopher"), ("nothing", ("scheme", "url", "file:")), ("file://other-host/srv/pen", ("host", "file:///")), ("s3://b/prefix", "s3://bucket/prefix"),
                        ("file:///does/not/exist/and/cannot/be/made", ("/does", "cannot"))):
         _, sentence = refused_open(root, uri("app", home, root.cache()))
         must_say(f"the home {home}", sentence, word)

@@ -62,7 +62,7 @@ std::string aws_authorization(const AwsKeys& keys, const AwsScope& scope, std::s
                               const std::vector<io::HttpHeader>& headers, std::string_view payload_hash) {
   std::vector<std::pair<std::string, std::string>> lines;
   for (const auto& header : headers) lines.push_back(canonical_header(header));
-  std::stable_sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(lines.begin(), lines.end());
   std::string canonical, names;
   for (const auto& [name, value] : lines) {
     canonical += name + ":" + value + "\n";

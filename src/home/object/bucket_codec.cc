@@ -78,11 +78,13 @@ std::string base64(ByteView bytes) {
 }
 
 std::optional<Bytes> from_base64(std::string_view text) {
+  text = without_space(text);
+  if (text.size() % 4 != 0 || text.starts_with('=')) return std::nullopt;
   Bytes out(text.size() / 4 * 3);
   const int size = EVP_DecodeBlock(octets(out.data()), octets(as_bytes(text)), static_cast<int>(text.size()));
-  if (text.size() % 4 != 0 || size < 0) return std::nullopt;
-  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
-  out.resize(out.size() - std::min(out.size(), padding));
+  if (size < 0) return std::nullopt;
+  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;  // it counts their zeros as bytes
+  out.resize(static_cast<std::size_t>(size) - padding);
   return out;
 }
 

@@ -58,6 +58,7 @@ Result<> take_parameter(std::string_view name, std::string value, BucketUrl& out
 
 Result<std::string> parse_endpoint(std::string_view text) {
   const auto scheme = text.substr(0, std::min(text.find("://"), text.size()));
+  if (text.find('@') != std::string_view::npos) return bad_url("An endpoint names no user: write https://host:port. Credentials never stand in a URL.");
   if (scheme != "http" && scheme != "https")
     return bad_url(fmt::format("'{}' is not an endpoint: write https://host:port (http:// for one on this machine).", text));
   auto rest = text.substr(scheme.size() + 3);

@@ -210,6 +210,7 @@ void LogFold::pass_void() { void_.insert(next_id_++); }
 tl::expected<bool, FoldFault> LogFold::take(const LogObject& o, std::vector<core::Record>* out) {
   if (o.stream != name_) return fault(fmt::format("it belongs to the stream '{}'", o.stream.text()));
   if (o.id != next_id_) return fault(fmt::format("it says that it is object {}", o.id));
+  const auto ordinal = ordinal_;
   bool counts = false;
   switch (o.kind) {
     case ObjectKind::claim: counts = take_claim(o); break;
@@ -227,6 +228,8 @@ tl::expected<bool, FoldFault> LogFold::take(const LogObject& o, std::vector<core
   if (!o.raced && (o.prev_id != prev_id_ || o.prev_checksum != prev_checksum_) && guard_on(Guard::b4_current_only))
     return fault(fmt::format("it follows object {} with checksum {:016x}, but the log has object {} with checksum {:016x} there", o.prev_id, o.prev_checksum,
                              prev_id_, prev_checksum_));
+  if (o.kind != ObjectKind::claim && o.ordinal != ordinal)  // a claim may open the next one, and is void otherwise
+    return fault(fmt::format("it says that it belongs to history {} of the stream, but the log is in history {} there", o.ordinal, ordinal));
   prev_id_ = o.id;
   prev_checksum_ = o.checksum;
   if (out != nullptr) replay(o, 0, *out);
@@ -237,7 +240,7 @@ tl::expected<void, FoldFault> LogFold::begin_after(const LogObject& o, const Log
   if (o.stream != name_ || claim.stream != name_) return fault(fmt::format("it belongs to the stream '{}'", o.stream.text()));
   const bool history = o.kind == ObjectKind::history;
   if (!history && (claim.kind != ObjectKind::claim || (o.kind != ObjectKind::claim && o.kind != ObjectKind::appends))) return fault("no epoch begins there");
-  if (!history && (claim.claim_id != o.claim_id || claim.epoch != o.epoch || claim.incarnation != o.incarnation))
+  if (!history && (claim.claim_id != o.claim_id || claim.epoch != o.epoch || claim.incarnation != o.incarnation || claim.ordinal != o.ordinal))
     return fault(fmt::format("object {} is not the claim it was made under", claim.id));
   *this = LogFold(name_);
   base_ = o.id;

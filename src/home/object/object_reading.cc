@@ -75,6 +75,7 @@ void ObjectStream::forget() {
   fold_ = LogFold(name_);
   begun_ = false;
   unchecked_from_ = 1;
+  unlisted_reads_ = 0;
   last_end_.reset();
 }
 
@@ -204,19 +205,31 @@ ObjectStream::Step<> ObjectStream::take_packed(std::vector<Record>* out) {
   return {};
 }
 
-ObjectStream::Step<bool> ObjectStream::catch_up(std::vector<Record>* out, const ReadLimit& limit) {
-  std::uint64_t bytes = 0;
-  auto one = [&](auto&& step) -> Step<> {
-    auto before = out != nullptr ? out->size() : 0;
-    if (auto ok = step(); !ok) return ok;
-    if (out != nullptr) bytes += payload_bytes(*out, before);
-    return {};
-  };
-  auto full = [&] { return out != nullptr && (out->size() >= limit.records || bytes >= limit.bytes); };
+bool ObjectStream::Batch::full() const { return out != nullptr && (turned || out->size() >= limit.records || bytes >= limit.bytes); }
+
+template <typename TakeOne>
+ObjectStream::Step<> ObjectStream::add(Batch& batch, TakeOne&& take_one) {
+  const auto before = batch.out != nullptr ? batch.out->size() : 0;
+  const auto presence = fold_.state().presence;
+  const auto ordinal = fold_.ordinal();
+  if (auto ok = take_one(); !ok) return ok;
+  if (batch.out != nullptr) batch.bytes += payload_bytes(*batch.out, before);
+  batch.turned = batch.turned || (presence != core::Presence::absent && (fold_.state().presence != presence || fold_.ordinal() != ordinal));
+  return {};
+}
+
+ObjectStream::Step<ObjectStream::Reach> ObjectStream::catch_up(std::vector<Record>* out, const ReadLimit& limit) {
+  Batch batch{out, limit};
+  if (out != nullptr && fold_.next_id() >= mark_) {
+    const auto reached = ask_for_next(batch);
+    if (!reached) return tl::unexpected(reached.error());
+    if (*reached) return **reached;
+  }
   for (;;) {
+    if (batch.full()) return batch.so_far();
     while (fold_.next_id() < mark_) {
-      if (full()) return false;
-      if (auto ok = one([&] { return take_packed(out); }); !ok) return tl::unexpected(ok.error());
+      if (batch.full()) return batch.so_far();
+      if (auto ok = add(batch, [&] { return take_packed(out); }); !ok) return tl::unexpected(ok.error());
     }
     const auto next = fold_.next_id();
     // The newest object folded, by this session or by whoever made the snapshot it begins with, is listed along with what follows it: a log that lost its end,
@@ -231,11 +244,31 @@ ObjectStream::Step<bool> ObjectStream::catch_up(std::vector<Record>* out, const 
     }
     for (auto id : *ids)
       while (fold_.next_id() <= id) {
-        if (full()) return false;
-        if (auto ok = one([&] { return take_next(id, out); }); !ok) return tl::unexpected(ok.error());
+        if (batch.full()) return batch.so_far();
+        if (auto ok = add(batch, [&] { return take_next(id, out); }); !ok) return tl::unexpected(ok.error());
       }
-    if (ids->size() < kListPage) return true;
+    if (ids->size() < kListPage) {
+      unlisted_reads_ = kUnlistedReads;
+      return batch.turned ? Reach::turn : Reach::end;
+    }
   }
+}
+
+// A directory answers for one name at a tenth of what a listing costs. So whoever reads on in one after a listing asks for the next names alone, for a while: the mark
+// is looked at after it as ever (B6), and an object that is missing in the middle is found by the listing that comes next, or by the one that ends a wait. None: list.
+ObjectStream::Step<std::optional<ObjectStream::Reach>> ObjectStream::ask_for_next(Batch& batch) {
+  if (unlisted_reads_ == 0 || fold_.next_id() == 1) return std::nullopt;
+  const auto newest = store_.has(key(fold_.next_id() - 1));  // as the listing would show it
+  if (!newest || !*newest) return std::nullopt;
+  --unlisted_reads_;
+  while (!batch.full()) {
+    const auto id = fold_.next_id();
+    auto there = fetch(id);
+    if (!there) return tl::unexpected(there.error());
+    if (!*there) return Reach::end;
+    if (auto ok = add(batch, [&] { return take(id, (*there)->object, batch.out); }); !ok) return tl::unexpected(ok.error());
+  }
+  return batch.so_far();
 }
 
 ObjectStream::Step<> ObjectStream::catch_up_all() {

@@ -69,6 +69,10 @@ tl::unexpected<core::Refusal> ObjectStream::absent() {
 
 // The beginning of what the stream holds. A log of which nothing was ever cut off begins with its first object; else the fold knows where it begins.
 ObjectStream::Step<ObjectStream::Start> ObjectStream::start_of_content() {
+  if (begun_ && fold_.state().presence == core::Presence::deleted) {
+    if (auto ok = catch_up_all(); !ok) return tl::unexpected(ok.error());
+    if (fold_.state().presence != core::Presence::present) return absent();
+  }
   if (begun_ && fold_.base() == 1 && !fold_.has_cuts()) return Start{};
   if (!begun_)
     if (auto ok = look_at_marks(); !ok) return tl::unexpected(ok.error());
@@ -127,17 +131,15 @@ ObjectStream::Step<bool> ObjectStream::reread(std::uint64_t id, std::size_t skip
   }
   auto before = out.size();
   fold_.replay((*there)->object, skip, out);
+  if (fold_.has_cuts()) {  // a history may have left part of it behind
+    const auto left = [&](const Record& r) {
+      const auto at = parse_offset(r.next);
+      return at && fold_.cut_off(at->at);
+    };
+    out.erase(std::remove_if(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(), left), out.end());
+  }
   bytes += bytes_of(out, before);
   return true;
-}
-
-// Records of a history that was left behind while they were read: nobody was shown them, so whoever stands before the common point goes on through it.
-void ObjectStream::leave_out_cut(std::vector<Record>& records) const {
-  if (!fold_.has_cuts()) return;
-  std::erase_if(records, [&](const Record& r) {
-    auto at = parse_offset(r.next);
-    return at && fold_.cut_off(at->at);
-  });
 }
 
 Answer<ReadResult> ObjectStream::read(const Offset& from, const ReadLimit& limit) {
@@ -170,7 +172,11 @@ Answer<ReadResult> ObjectStream::read_once(const Offset& from, const ReadLimit& 
       result.next = out.back().next;
       return result;
     }
-    all = *done;
+    if (*done == Reach::turn) {  // with all of it known, what is shown is part of the stream
+      if (auto ok = catch_up_all(); !ok) return tl::unexpected(ok.error());
+      return read_once(from, limit);
+    }
+    all = *done == Reach::end;
   } else {
     all = false;
   }
@@ -178,8 +184,6 @@ Answer<ReadResult> ObjectStream::read_once(const Offset& from, const ReadLimit& 
   if (all || unchecked_from_ != fold_.next_id())
     if (auto ok = check_mark(); !ok) return tl::unexpected(ok.error());
   if (fold_.state().presence != core::Presence::present && all) return absent();
-  if (start->at && fold_.cut_off(*start->at)) return not_here(from, "the stream has another history now");
-  leave_out_cut(out);
   bool cut = out.size() > limit.records && limit.records > 0;
   if (cut) out.resize(limit.records);
   if (!out.empty()) result.next = out.back().next;
@@ -219,7 +223,10 @@ Answer<bool> ObjectStream::wait(const Offset& from, Instant deadline) {
     if (!there || now >= deadline) {
       auto ids = list_from(fold_.next_id(), 1);
       if (!ids) return tl::unexpected(ids.error());
-      if (!ids->empty()) return true;
+      if (!ids->empty()) {
+        unlisted_reads_ = 0;  // the next read is to see it, too
+        return true;
+      }
     }
     if (now >= deadline) return false;
     place_.runtime.sleep_until(std::min(deadline, now + pause));

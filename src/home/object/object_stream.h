@@ -24,6 +24,7 @@ namespace onepen::home {
 
 inline constexpr std::size_t kListPage = 1000;
 inline constexpr std::uint64_t kMaxBatchPayload = 48u << 20;
+inline constexpr int kUnlistedReads = 64;       // of a reader of a directory, between two listings
 inline constexpr int kTriesBeforeRace = 4;     // ids a claim may lose to data before it races each create (B3)
 inline constexpr int kMaxClaimTries = 1000;    // then `claim_races`
 inline constexpr int kTriesWhileTrimmed = 16;  // of one call whose ground was trimmed away under it
@@ -105,7 +106,6 @@ class ObjectStream final : public core::Stream {
   // object_stream.cc: what is asked
   core::Answer<core::ReadResult> read_once(const Offset& from, const core::ReadLimit& limit);
   core::Answer<core::StreamStat> stat_once();
-  void leave_out_cut(std::vector<core::Record>& records) const;
   Step<Start> start_of(const Offset& from);
   Step<Start> start_of_content();
   Step<bool> reread(std::uint64_t id, std::size_t skip, const core::ReadLimit& limit, std::vector<core::Record>& out, std::uint64_t& bytes);
@@ -119,8 +119,24 @@ class ObjectStream final : public core::Stream {
   Step<const KeptPack*> pack_of(std::uint64_t id);        // null: none has it
   Step<> take(std::uint64_t id, const wire::LogObject& object, std::vector<core::Record>* out);
   Step<std::vector<std::uint64_t>> list_from(std::uint64_t id, std::size_t limit);
-  // Folds what is there from next_id on, until `records` or `bytes` of `out` are reached. True: everything that was there when it asked.
-  Step<bool> catch_up(std::vector<core::Record>* out, const core::ReadLimit& limit);
+  // Folds what is there from next_id on, with `out` until one of these.
+  enum class Reach {
+    end,    // everything that was there when it asked
+    limit,  // `records` or `bytes` of `out`
+    turn,   // a history or a tombstone: what lies before it may be no part of the stream any more, and what follows it decides
+  };
+  struct Batch {
+    std::vector<core::Record>* out;  // null: only folded
+    const core::ReadLimit& limit;
+    std::uint64_t bytes = 0;
+    bool turned = false;
+    bool full() const;
+    Reach so_far() const { return turned ? Reach::turn : Reach::limit; }
+  };
+  template <typename TakeOne>
+  Step<> add(Batch& batch, TakeOne&& take_one);
+  Step<std::optional<Reach>> ask_for_next(Batch& batch);
+  Step<Reach> catch_up(std::vector<core::Record>* out, const core::ReadLimit& limit);
   Step<> catch_up_all();
   Step<> take_next(std::uint64_t listed, std::vector<core::Record>* out);
   Step<> take_packed(std::vector<core::Record>* out);
@@ -211,6 +227,7 @@ class ObjectStream final : public core::Stream {
   std::uint64_t mark_ = 0;                // the highest mark seen: below it only packs count. 0: none seen
   std::uint64_t cut_ = 0;                 // the highest id at which a history may have cut the one before (cut_name)
   bool moved_ = false;                    // the call failed because the mark moved above what it stood on
+  int unlisted_reads_ = 0;                // reads that may still go without a listing
   std::uint64_t unchecked_from_ = 1;      // objects from here on were folded, or taken as absent, since the mark was last read (B6)
   std::unique_ptr<KeptPack> pack_;        // the one looked into last
   std::optional<wire::SnapshotHead> head_;  // the one read last

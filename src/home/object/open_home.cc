@@ -27,12 +27,13 @@ bool holds_secret(std::string_view url) {
   auto authority = rest.substr(0, rest.find('/'));
   auto at = authority.find('@');
   if (at != std::string_view::npos && authority.substr(0, at).find(':') != std::string_view::npos) return true;
-  auto query = url.find('?');
-  if (query == std::string_view::npos) return false;
-  std::string parameters(url.substr(query));
-  std::transform(parameters.begin(), parameters.end(), parameters.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  constexpr std::array<std::string_view, 6> kSecrets{"password", "secret", "token", "credential", "access_key", "sig="};
-  return std::any_of(kSecrets.begin(), kSecrets.end(), [&](auto word) { return parameters.find(word) != std::string::npos; });
+  constexpr std::array<std::string_view, 5> kSecrets{"password", "secret", "token", "credential", "access_key"};
+  for (auto from = url.find('?'); from != std::string_view::npos; from = url.find('&', from + 1)) {
+    std::string name(url.substr(from + 1, url.find_first_of("=&", from + 1) - from - 1));
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (name == "sig" || std::any_of(kSecrets.begin(), kSecrets.end(), [&](auto word) { return name.find(word) != std::string::npos; })) return true;
+  }
+  return false;
 }
 
 std::string without_slashes_at_end(std::string path) {

@@ -35,7 +35,7 @@ ProbeReport run_probe(Runtime& runtime, ObjectStore& store, ProbeDepth depth);
 // Asks the place to prove that it can fence, briefly. Leaves nothing behind.
 Result<> probe_can_fence(Runtime& runtime, ObjectStore& store);
 
-// The same in full, once for each bucket and way to it: "@probe/passed-…" remembers. One GET where it is there. (docs/adr/0012-the-probe-is-remembered.md)
+// The same in full, once for each bucket and way to it: "@probe/passed-…" remembers. One LIST where it is there. (docs/adr/0012-the-probe-is-remembered.md)
 Result<> probe_once(Runtime& runtime, ObjectStore& store);
 
 }  // namespace onepen::home
