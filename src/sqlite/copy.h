@@ -70,6 +70,7 @@ enum class CopyUse : std::uint8_t { write, read };
 struct LiveLimits {
   std::uint64_t checkpoint_bytes = 4u << 20;  // of WAL since the last checkpoint
   std::uint64_t batch_bytes = 8u << 20;  // a batch is published when it grew past this (one commit may be longer)
+  std::uint64_t held_bytes = 1u << 20;  // of it, in memory: pages that several of its commits write are written once
   // A WAL that grew so large because some reader always reads from it: commits are held back for at most `hold`, until those that read now have ended (whoever begins
   // meanwhile reads the database file alone) and it can begin anew. In vain: again when it is twice as large. No reader waits; a commit is seen so much later.
   std::uint64_t hold_bytes = 1u << 30;

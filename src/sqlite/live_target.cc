@@ -150,28 +150,43 @@ Result<> LiveTarget::begin(const CommitState& state, std::uint32_t page_size) {
   return {};
 }
 
-Result<> LiveTarget::flush_last(std::uint32_t mark) {
-  if (!last_) return {};
-  const auto at = wal_->add(last_->page, mark, last_->image);
-  if (!at) return tl::unexpected(at.error());
-  pages_.push_back(last_->page);
-  if (const auto known = newest_.find(last_->page); known != newest_.end() && known->second == 0) known->second = *at;
-  last_.reset();
+// Into the WAL with what is held, but for the last `left` of it, which commits when `mark` says so.
+Result<> LiveTarget::write_held(std::size_t left, std::uint32_t mark) {
+  for (; held_.size() - written_ > left; ++written_) {
+    Held& frame = held_[written_];
+    if (frame.page == 0) continue;  // beyond the end since
+    const auto at = wal_->add(frame.page, mark, frame.image);
+    if (!at) return tl::unexpected(at.error());
+    pages_.push_back(frame.page);
+    if (frame.commit == commit_) running_.emplace_back(frame.page, *at);
+    else newest_[frame.page] = *at;
+    held_at_.erase(frame.page);
+  }
+  if (written_ == held_.size()) drop_held();
   return {};
 }
 
+void LiveTarget::drop_held() {
+  held_.clear();
+  held_at_.clear();
+  written_ = held_bytes_ = 0;
+}
+
 Result<> LiveTarget::add(std::uint32_t page, std::uint32_t page_count_after, ByteView image) {
-  if (auto flushed = flush_last(0); !flushed) return flushed;
-  if (page_count_after != 0) {
-    last_ = Last{page, page_count_after, Bytes(image.begin(), image.end())};
-    running_.emplace_back(page, 0);  // nowhere yet
-    return {};
+  if (const auto known = held_at_.find(page); known != held_at_.end()) {  // of an earlier commit of this batch: nobody will see it as it was then
+    Held& frame = held_[known->second];
+    frame.commit = commit_;
+    std::copy(image.begin(), image.end(), frame.image.begin());
+  } else {
+    if (held_bytes_ + image.size() > limits_.held_bytes) {
+      if (auto written = write_held(0, 0); !written) return written;
+    }
+    held_at_[page] = held_.size();
+    held_.push_back({page, commit_, Bytes(image.begin(), image.end())});
+    held_bytes_ += image.size();
   }
-  const auto at = wal_->add(page, 0, image);
-  if (!at) return tl::unexpected(at.error());
-  pages_.push_back(page);
-  running_.emplace_back(page, *at);
-  if (guard_on(Guard::live_whole_batch)) return {};
+  if (page_count_after != 0 || guard_on(Guard::live_whole_batch)) return {};
+  if (auto written = write_held(0, 0); !written) return written;
   if (auto locked = lock(); !locked) return locked;  // the mutation: readers see a commit page by page
   CommitState half;
   half.page_count = page_count_;
@@ -183,31 +198,42 @@ Result<> LiveTarget::add(std::uint32_t page, std::uint32_t page_count_after, Byt
 void LiveTarget::end(std::uint32_t page_count) {
   for (const auto& [number, at] : running_) newest_[number] = at;
   running_.clear();
-  if (page_count < page_count_) std::erase_if(newest_, [&](const auto& page) { return page.first > page_count; });
+  if (page_count < page_count_) {
+    std::erase_if(newest_, [&](const auto& page) { return page.first > page_count; });
+    for (Held& frame : held_) {
+      if (frame.page <= page_count) continue;
+      held_at_.erase(frame.page);
+      frame.page = 0;
+    }
+  }
   page_count_ = page_count;
+  ++commit_;
 }
 
 // Only commits of several parts can be: everything before them was published (settles_before_parts).
 void LiveTarget::take_back() {
-  last_.reset();  // a commit of several parts begins behind a published one: what was not is that commit's, or of a batch that failed
+  drop_held();
   running_.clear();
   pages_.clear();
   if (wal_) wal_->rewind(published_);
 }
 
 Result<> LiveTarget::read(std::uint32_t page, std::span<std::byte> out) {
+  if (const auto held = held_at_.find(page); held != held_at_.end()) {
+    std::copy(held_[held->second].image.begin(), held_[held->second].image.end(), out.begin());
+    return {};
+  }
   const auto known = newest_.find(page);
   if (known == newest_.end()) return file_->read(std::uint64_t{page - 1} * out.size(), out);
-  if (known->second != 0) return wal_->read_image(known->second, out);
-  ONEPEN_CHECK(last_ && last_->page == page, "an image that is nowhere is that of the last frame");
-  std::copy(last_->image.begin(), last_->image.end(), out.begin());
-  return {};
+  return wal_->read_image(known->second, out);
 }
 
 Result<> LiveTarget::settle(const CommitState& settled, const CommitState& next, PageTable& table, const SettleHooks& hooks) {
   const bool same = next.ordinal == settled.ordinal && next.page_sum == settled.page_sum && next.page_count == settled.page_count;
-  if (same && !last_) return hooks.remember ? hooks.remember(settled, next, std::nullopt) : Result<>{};
-  if (!wal_ || !last_) return io_failed("settle", files_.db);
+  if (same && held_.empty()) return hooks.remember ? hooks.remember(settled, next, std::nullopt) : Result<>{};
+  while (!held_.empty() && held_.back().page == 0) held_.pop_back();
+  if (!wal_ || held_.size() == written_) return io_failed("settle", files_.db);
+  if (auto written = write_held(1, 0); !written) return written;
   if (auto locked = lock(); !locked) return locked;
   auto done = [&]() -> Result<> {
     const auto header = index_->header();
@@ -218,7 +244,7 @@ Result<> LiveTarget::settle(const CommitState& settled, const CommitState& next,
       if (auto kept = hooks.remember(settled, next, place); !kept) return kept;
     }
     if (ONEPEN_FAILPOINT("live.before_commit_frame")) return io_failed("write", files_.wal());
-    if (auto flushed = flush_last(last_->page_count_after); !flushed) return flushed;
+    if (auto written = write_held(0, page_count_); !written) return written;
     if (auto published = publish(next); !published) return published;
     if (hooks.published) hooks.published({head_.salt1, head_.salt2, head_.frames});
     return {};
@@ -291,7 +317,7 @@ void LiveTarget::close() {
   file_.reset();
   keeper_.reset();
   wal_.reset();
-  last_.reset();
+  drop_held();
   running_.clear();
   pages_.clear();
 }

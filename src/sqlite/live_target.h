@@ -37,7 +37,7 @@ class LiveTarget final : public CommitTarget {
   void end(std::uint32_t page_count) override;
   void take_back() override;
   Result<> read(std::uint32_t page, std::span<std::byte> out) override;
-  bool full() const override { return wal_ && wal_->bytes() - published_.end > limits_.batch_bytes; }
+  bool full() const override { return wal_ && wal_->bytes() - published_.end + held_bytes_ > limits_.batch_bytes; }
   bool settles_before_parts() const override { return true; }
   // Errors besides: state_mismatch: somebody else wrote to the database.
   Result<> settle(const CommitState& settled, const CommitState& next, PageTable& table, const SettleHooks& hooks) override;
@@ -52,7 +52,8 @@ class LiveTarget final : public CommitTarget {
   Result<> take_wal(const WalScan& scan);
   Result<> begin_wal(const CommitState& state, const SettleHooks& hooks);
   Result<> lock();
-  Result<> flush_last(std::uint32_t mark);
+  Result<> write_held(std::size_t left, std::uint32_t mark);
+  void drop_held();
   Result<> publish(const CommitState& next);
   Result<> see();
   Result<> tend(const CommitState& next, PageTable& table, const SettleHooks& hooks);
@@ -75,12 +76,18 @@ class LiveTarget final : public CommitTarget {
   std::vector<std::uint32_t> pages_;  // of the frames behind it
   std::unordered_map<std::uint32_t, std::uint64_t> newest_;  // pages of whole commits that are in the WAL: where their image is
   std::vector<std::pair<std::uint32_t, std::uint64_t>> running_;  // the same of the commit that began
-  // The newest frame that commits: written when it is known whether another commit follows it in this batch.
-  struct Last {
-    std::uint32_t page = 0, page_count_after = 0;
+  // Frames of this batch that are not written yet, each page once: of what a page was after an earlier commit of it, no reader will ever see anything. The last one
+  // commits, when it is known that no other commit follows it in this batch.
+  struct Held {
+    std::uint32_t page = 0;  // 0: beyond the end of the database since
+    std::uint64_t commit = 0;
     Bytes image;
   };
-  std::optional<Last> last_;
+  std::vector<Held> held_;
+  std::size_t written_ = 0;  // of them
+  std::uint64_t held_bytes_ = 0;
+  std::unordered_map<std::uint32_t, std::size_t> held_at_;
+  std::uint64_t commit_ = 0;  // the one that runs; counts up
   std::uint32_t page_count_ = 0;  // of the database after the newest whole commit
   std::uint64_t checkpointed_at_ = 0;  // bytes of WAL, when it was last tried
   std::uint64_t hold_at_ = 0;  // bytes of WAL at which commits are held back for it
