@@ -61,7 +61,7 @@ def of_radosgw(root, cases, server):
     good = server.environment()
     home = server.url("errors")
     missing = server.url("errors", bucket="nobody-made-this")
-    cases.case("no such bucket", missing, good, "not found", "nobody-made-this", "no such bucket", f"127.0.0.1:{server.port}", commands=[("status", "app", "--home", missing), ("probe", missing)])
+    cases.case("no such bucket", missing, good, "not found", "nobody-made-this", "no such bucket", f"127.0.0.1:{server.port}", commands=[("status", "app", "--home", missing), ("history", "app", "--home", missing)])
     cases.case("an unknown access key", home, {**good, "AWS_ACCESS_KEY_ID": "ONEPENTESTKEY000NOT"}, "refused", "ONEPENTESTKEY000NOT", "AWS_ACCESS_KEY_ID", "access key")
     cases.case("a wrong secret", home, {**good, "AWS_SECRET_ACCESS_KEY": WRONG_SECRET}, "refused", "AWS_SECRET_ACCESS_KEY", "secret")
     cases.case("no right", home, {**good, "AWS_ACCESS_KEY_ID": OTHER_ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": OTHER_SECRET_KEY}, "refused", "onepen", ("right", "permission"), OTHER_ACCESS_KEY)
@@ -139,7 +139,7 @@ def of_azurite(root, cases, server):
     good = server.environment()
     home = server.url("errors")
     missing = server.url("errors", bucket="nobody-made-this")
-    cases.case("azure: no such container", missing, good, "not found", "nobody-made-this", "no such container", commands=[("status", "app", "--home", missing), ("probe", missing)])
+    cases.case("azure: no such container", missing, good, "not found", "nobody-made-this", "no such container", commands=[("status", "app", "--home", missing), ("history", "app", "--home", missing)])
     # azurite says of a wrong key what Azure says of a missing right.
     cases.case("azure: a wrong key", home, {**good, "AZURE_STORAGE_KEY": WRONG_AZURE_KEY}, "refused", "devstoreaccount1", ("key", "do not allow"))
     cases.case("azure: no credentials", home, {"AZURE_STORAGE_KEY": ""}, "refused", "AZURE_STORAGE_KEY")

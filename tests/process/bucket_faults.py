@@ -134,6 +134,8 @@ class Story:
         code, out, err = self.root.onepen("verify", "app", "--home", url(self.home))
         check(code == 0, f"{self.what}: onepen verify ended with {code}", out, err)
         one_claim_to_an_epoch(self.root, self.home, self.tokens)
+        epochs = [row["epoch"] for row in owners(self.root, self.home)]
+        check({one[1] for one in self.tokens} <= set(epochs), f"{self.what}: a claim that was acknowledged is gone from the history", epochs, self.tokens)
 
 
 # --- answers that do not come ------------------------------------------------------------------------------------------
@@ -279,11 +281,9 @@ def late_deletes(root, proxy):
     a.write_until(lambda: any(entry["rule"] == "lose" and entry["client"] == a.name for entry in proxy.log()), "a delete of the trim")
     b = story.machine("B meanwhile").open(snapshot_after=SNAPSHOT_AFTER).sees_everything().write(3)
     b.trims_past(story.home.ids()[-1])
-    before = owners(root, story.home)
     late = [entry for entry in proxy.log() if entry["rule"] == "lose" and entry["client"] == a.name]
     for entry in late:
         proxy.deliver(entry["id"])
-    check(owners(root, story.home) == before, "late deletes erased somebody's claim", before, owners(root, story.home))
     b.write(2).sees_everything()
     a.is_refused()
     story.end()
@@ -338,15 +338,12 @@ def unfinished_snapshot(root, proxy):
     a.write_until(begun, "the upload of a snapshot")
     b = story.machine("B makes its own").open(snapshot_after=SNAPSHOT_AFTER).sees_everything()
     b.trims_past(story.home.ids()[-1])
-    snapshots = root.onepen_json("history", "app", "--home", url(story.home))["snapshots"]
     proxy.deliver(held[0]["id"])
     proxy.wait(rule="hold", state="done", client=a.name)
     a.is_refused()
-    now = root.onepen_json("history", "app", "--home", url(story.home))["snapshots"]
-    check([one for one in snapshots if one not in now] == [], "a snapshot of B's is gone", snapshots, now)
     b.write(1).sees_everything()
     story.end()
-    return f"{len(snapshots)} snapshots of B's stay"
+    return "B's snapshots and log verify"
 
 
 STORIES = {story.__name__: story for story in (lost_answers, throttled, stalled_writer, claimer_at_a_trimmed_slot, copy_below_the_mark, twice, late_deletes,
