@@ -13,7 +13,7 @@ from bucket_support import CHANGING, FaultProxy, methods
 from harness import QUICK, Worker, check, main, uri, url
 
 WHERE = sys.argv[1]
-READERS = 20 if QUICK else 100 if WHERE == "radosgw" else 40
+READERS = 20 if QUICK else 100 if WHERE == "radosgw" else 40 if WHERE == "radosgw" else 40
 BY_COMMAND = 3         # each third is a process of its own, `onepen sql`; the others are connections with mode=ro
 PROCESSES = 5
 ROWS = 30
