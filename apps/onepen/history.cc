@@ -44,8 +44,33 @@ std::string_view word_of(EventKind kind) {
   return "";
 }
 
+constexpr int kTrimsWhileRead = 8;
+
 // Ends an ownership: the next claim, a new history, a tombstone. Evidence does not.
 bool ends_ownership(EventKind kind) { return kind != EventKind::evidence; }
+
+// From the oldest record that is left on.
+Result<> count_writes(core::Stream& stream, History& out) {
+  const auto oldest = oldest_of(stream);
+  if (!oldest) return tl::unexpected(oldest.error());
+  out.oldest = *oldest;
+  auto snapshots = stream.snapshots();
+  if (!snapshots) return tl::unexpected(from_refusal(snapshots.error()));
+  out.snapshots = std::move(*snapshots);
+  out.writes.clear();
+  ProgressBar bar;
+  return each_record(
+      stream, out.oldest,
+      [&](const core::Record& record) {
+        if (record.kind == core::RecordKind::claim) return;
+        Writes& writes = out.writes[to_text(record.claim_id)];
+        writes.last = std::max(writes.last, record.sequence);
+        if (record.kind != core::RecordKind::data) return;
+        ++writes.appends;
+        writes.last_ms = record.time_ms;
+      },
+      [&](std::uint64_t bytes) { bar.show("reading", bytes, 0); });
+}
 
 Result<History> read_history(const Common& common, const Rooms& rooms, core::Stream& stream) {
   History out;
@@ -59,26 +84,11 @@ Result<History> read_history(const Common& common, const Rooms& rooms, core::Str
   }
   if (!stat) return tl::unexpected(refused_here(common, rooms, stream.name().text(), stat.error()));
   out.stat = std::move(*stat);
-  const auto oldest = oldest_of(stream);
-  if (!oldest) return tl::unexpected(oldest.error());
-  out.oldest = *oldest;
-  auto snapshots = stream.snapshots();
-  if (!snapshots) return tl::unexpected(from_refusal(snapshots.error()));
-  out.snapshots = std::move(*snapshots);
-  ProgressBar bar;
-  const auto done = each_record(
-      stream, out.oldest,
-      [&](const core::Record& record) {
-        if (record.kind == core::RecordKind::claim) return;
-        Writes& writes = out.writes[to_text(record.claim_id)];
-        writes.last = std::max(writes.last, record.sequence);
-        if (record.kind != core::RecordKind::data) return;
-        ++writes.appends;
-        writes.last_ms = record.time_ms;
-      },
-      [&](std::uint64_t bytes) { bar.show("reading", bytes, 0); });
-  if (!done) return tl::unexpected(done.error());
-  return out;
+  for (int trims = 0;; ++trims) {  // the owner may trim what is being read; what is left is read then
+    const auto counted = count_writes(stream, out);
+    if (counted) return out;
+    if (counted.error().outcome != Outcome::gone || trims == kTrimsWhileRead) return tl::unexpected(counted.error());
+  }
 }
 
 // What ended the ownership of event i; null: nothing yet.
