@@ -123,9 +123,9 @@ std::optional<std::string> percent_decoded(std::string_view text) {
     }
     if (i + 2 >= text.size() || hex_value(text[i + 1]) < 0 || hex_value(text[i + 2]) < 0) return std::nullopt;
     out += static_cast<char>(hex_value(text[i + 1]) * 16 + hex_value(text[i + 2]));
-    if (out.back() == '\0') return std::nullopt;
     i += 2;
   }
+  if (out.find('\0') != std::string::npos) return std::nullopt;  // spelled or raw
   return out;
 }
 

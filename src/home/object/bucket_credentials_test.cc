@@ -203,7 +203,7 @@ TEST(BucketUrl, what_a_url_says) {
   EXPECT_EQ(home::parse_bucket_url("s3://bucket?endpoint=http://[::1]:9000").value().endpoint, "http://[::1]:9000");
   for (const auto* bad : {"s3://", "s3:///x", "s3://ab", "s3://bucket/a//b", "s3://bucket/../x", "s3://bucket/@log", "s3://bucket/sp%20ace",
                           "s3://bucket?nope=1", "s3://bucket?endpoint=host", "s3://bucket?endpoint=https://user@host", "s3://bucket?endpoint=https://",
-                          "s3://bucket?region=a/b", "s3://bucket?path_style=yes", "s3://bucket?endpoint=%zz", "s3:bucket"}) {
+                          "s3://bucket?endpoint=https", "s3://bucket?region=a/b", "s3://bucket?path_style=yes", "s3://bucket?endpoint=%zz", "s3:bucket"}) {
     const auto parsed = home::parse_bucket_url(bad);
     ASSERT_FALSE(parsed) << bad;
     EXPECT_EQ(parsed.error().outcome, Outcome::invalid);

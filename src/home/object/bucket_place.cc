@@ -57,7 +57,8 @@ Result<> take_parameter(std::string_view name, std::string value, BucketUrl& out
 }  // namespace
 
 Result<std::string> parse_endpoint(std::string_view text) {
-  const auto scheme = text.substr(0, std::min(text.find("://"), text.size()));
+  const auto colon = text.find("://");
+  const auto scheme = colon == std::string_view::npos ? std::string_view{} : text.substr(0, colon);
   if (text.find('@') != std::string_view::npos) return bad_url("An endpoint names no user: write https://host:port. Credentials never stand in a URL.");
   if (scheme != "http" && scheme != "https")
     return bad_url(fmt::format("'{}' is not an endpoint: write https://host:port (http:// for one on this machine).", text));
