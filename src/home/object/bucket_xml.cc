@@ -1,5 +1,7 @@
 #include "home/object/bucket_xml.h"
 
+#include <algorithm>
+
 #include <pugixml.hpp>
 #include <string_view>
 
@@ -67,6 +69,24 @@ std::optional<BucketPage> parse_azure_page(ByteView body) {
   for (const auto& one : list.child("Blobs").children("BlobPrefix")) out.prefixes.emplace_back(one.child("Name").text().get());
   out.next = list.child("NextMarker").text().get();
   return out;
+}
+
+void add_names(const BucketPage& page, std::string_view prefix, std::string_view after, std::vector<std::string>& names) {
+  const auto add = [&](std::string_view key) {
+    if (!key.starts_with(prefix)) return;
+    auto name = key.substr(prefix.size());
+    if (name.ends_with('/')) name.remove_suffix(1);
+    if (!name.empty() && name > after) names.emplace_back(name);
+  };
+  for (const auto& key : page.keys) add(key);
+  for (const auto& deeper : page.prefixes) add(deeper);
+}
+
+std::vector<std::string> first_names(std::vector<std::string> names, std::size_t limit) {
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  if (names.size() > limit) names.resize(limit);
+  return names;
 }
 
 }  // namespace onepen::home

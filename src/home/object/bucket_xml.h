@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
@@ -20,5 +21,10 @@ struct BucketPage {  // of a listing
 };
 std::optional<BucketPage> parse_s3_page(ByteView body);
 std::optional<BucketPage> parse_azure_page(ByteView body);
+
+// Adds what a page lists directly under `prefix`, objects and deeper folders by their own names, behind `after`.
+void add_names(const BucketPage& page, std::string_view prefix, std::string_view after, std::vector<std::string>& names);
+// Sorted, each once, at most `limit`.
+std::vector<std::string> first_names(std::vector<std::string> names, std::size_t limit);
 
 }  // namespace onepen::home

@@ -111,7 +111,7 @@ class ObjectStream final : public core::Stream {
   Step<bool> reread(std::uint64_t id, std::size_t skip, const core::ReadLimit& limit, std::vector<core::Record>& out, std::uint64_t& bytes);
   tl::unexpected<core::Refusal> absent();
 
-  // object_reading.cc: objects, packs, the mark, and where a fold begins
+  // object_reading.cc: objects, packs, the mark; object_begin.cc: where a fold begins
   std::string key(std::uint64_t id) const { return log_folder_ + "/" + object_name(id); }
   Step<std::optional<Fetched>> fetch(std::uint64_t id);   // from the log folder; none: absent
   Step<std::optional<Fetched>> unpack(std::uint64_t id);  // below the mark; none: void. gone: no pack has it any more

@@ -226,21 +226,11 @@ Result<std::vector<std::string>> S3Store::list(const std::string& folder, const 
     if (!done->told.last || done->told.last->status != 200) return tl::unexpected(s3_error(done->asked, done->told));
     const auto page = parse_s3_page(done->told.last->body);
     if (!page) return tl::unexpected(Error{Outcome::unavailable, fmt::format("The {} lists '{}' with what is no listing of S3.", describe(), folder), {}});
-    const auto take = [&](std::string_view key) {
-      if (!key.starts_with(prefix)) return;
-      auto name = key.substr(prefix.size());
-      if (name.ends_with('/')) name.remove_suffix(1);
-      if (!name.empty() && name > after) names.emplace_back(name);
-    };
-    for (const auto& key : page->keys) take(key);
-    for (const auto& deeper : page->prefixes) take(deeper);
+    add_names(*page, prefix, after, names);
     next = page->next;
     if (next.empty()) break;
   }
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  if (names.size() > limit) names.resize(limit);
-  return names;
+  return first_names(std::move(names), limit);
 }
 
 }  // namespace
