@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::int64_t kAzureSkewMs = 15 * 60 * 1000;  // what it accepts; it calls more `AuthenticationFailed`, as it does a wrong key
 
-template <std::size_t N>
-bool is_one_of(std::string_view code, const std::array<std::string_view, N>& codes) {
-  return std::find(codes.begin(), codes.end(), code) != codes.end();
-}
 constexpr std::array<std::string_view, 2> kBusy{"ServerBusy", "TooManyRequests"};
 constexpr std::array<std::string_view, 3> kNotDone{"OperationTimedOut", "InternalError", "RequestBodyTimeout"};
 constexpr std::array<std::string_view, 3> kNoContainer{"ContainerNotFound", "ContainerDisabled", "ContainerBeingDeleted"};

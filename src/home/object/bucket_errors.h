@@ -1,7 +1,10 @@
 // What a bucket could not do, as sentences: what happened, to what, what to do; and which outcome of the fence that is. Pure.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <onepen/result.h>
 #include "home/object/bucket_requests.h"
@@ -19,6 +22,12 @@ struct BucketAsked {
   std::string key_id;    // that signed it: no secret. S3: access key, Azure: account
   std::int64_t now_ms = 0;
 };
+
+// Whether a store's code is one of a list.
+template <std::size_t N>
+bool is_one_of(std::string_view code, const std::array<std::string_view, N>& codes) {
+  return std::find(codes.begin(), codes.end(), code) != codes.end();
+}
 
 std::string_view doing(RequestKind kind);  // "Reading": a sentence begins so
 

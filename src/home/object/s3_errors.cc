@@ -9,11 +9,6 @@
 namespace onepen::home {
 namespace {
 
-template <std::size_t N>
-bool one_of(std::string_view code, const std::array<std::string_view, N>& codes) {
-  return std::find(codes.begin(), codes.end(), code) != codes.end();
-}
-
 constexpr std::array<std::string_view, 6> kThrottled{"SlowDown",   "ServiceUnavailable",  "TooManyRequests",
                                                      "Throttling", "ThrottlingException", "RequestLimitExceeded"};
 constexpr std::array<std::string_view, 2> kConflict{"ConditionalRequestConflict", "OperationAborted"};
@@ -71,9 +66,9 @@ Sentence s3_sentence(const BucketAsked& asked, const io::HttpAnswer& answer, con
     return {asked.kind == RequestKind::list ? Outcome::not_found : Outcome::unavailable,
             fmt::format("there is no such bucket. Check its name, the endpoint and whose account it is, or make it: aws s3api create-bucket")};
   if (code == "InvalidBucketName") return {Outcome::invalid, "that is not a name a bucket can have here"};
-  if (one_of(code, kWrongRegion)) return wrong_region(asked, s3_region_told(answer).value_or(""));
+  if (is_one_of(code, kWrongRegion)) return wrong_region(asked, s3_region_told(answer).value_or(""));
   if (code == "RequestTimeTooSkewed") return skewed(answer, asked.now_ms);
-  if (one_of(code, kExpired))
+  if (is_one_of(code, kExpired))
     return {Outcome::unauthorised,
             "the credentials have expired. Get new ones (aws sso login, or whatever gave them), or let Onepen refresh them itself: a profile or a role"};
   if (code == "InvalidAccessKeyId")
@@ -84,9 +79,9 @@ Sentence s3_sentence(const BucketAsked& asked, const io::HttpAnswer& answer, con
             fmt::format("the secret does not belong to the access key {}. Check AWS_SECRET_ACCESS_KEY or the profile; if it is right, whether a proxy "
                         "changes requests on the way",
                         asked.key_id)};
-  if (one_of(code, kFull)) return {Outcome::quota, "the store says that it, or the account, is full"};
+  if (is_one_of(code, kFull)) return {Outcome::quota, "the store says that it, or the account, is full"};
   if (code == "EntityTooLarge") return {Outcome::too_large, "the store takes no object of that size"};
-  if (asked.kind == RequestKind::create && one_of(code, kNoConditions))
+  if (asked.kind == RequestKind::create && is_one_of(code, kNoConditions))
     return {Outcome::invalid,
             "the store does not know If-None-Match on a PUT, so two writers would overwrite each other there. Take a newer version of it, or another store"};
   if (answer.status == 403 || answer.status == 401) return denied(asked);
@@ -99,17 +94,17 @@ Verdict s3_verdict(const io::HttpAnswer& answer) {
   if (answer.status < 300) return Verdict::final;
   const auto fault = parse_bucket_fault(answer.body);
   const std::string_view code = fault ? std::string_view(fault->code) : std::string_view{};
-  if (one_of(code, kConflict)) return Verdict::conflict;
-  if (one_of(code, kThrottled)) return Verdict::throttled;
-  if (one_of(code, kLostOnTheWay)) return Verdict::failed;
-  if (one_of(code, kNoConditions) || one_of(code, kFull)) return Verdict::final;  // 501 and 507 among them
+  if (is_one_of(code, kConflict)) return Verdict::conflict;
+  if (is_one_of(code, kThrottled)) return Verdict::throttled;
+  if (is_one_of(code, kLostOnTheWay)) return Verdict::failed;
+  if (is_one_of(code, kNoConditions) || is_one_of(code, kFull)) return Verdict::final;  // 501 and 507 among them
   return verdict_by_status(answer.status);
 }
 
 std::optional<std::string> s3_region_told(const io::HttpAnswer& answer) {
   if (answer.status != 301 && answer.status != 307 && answer.status != 400) return std::nullopt;
   const auto fault = parse_bucket_fault(answer.body);
-  if (fault && !one_of(fault->code, kWrongRegion)) return std::nullopt;
+  if (fault && !is_one_of(fault->code, kWrongRegion)) return std::nullopt;
   std::string region(answer.header("x-amz-bucket-region"));
   if (region.empty() && fault) region = fault->region;
   // It becomes part of a host name.
@@ -121,7 +116,7 @@ std::optional<std::string> s3_region_told(const io::HttpAnswer& answer) {
 bool s3_keys_expired(const io::HttpAnswer& answer) {
   if (answer.status != 400 && answer.status != 401 && answer.status != 403) return false;
   const auto fault = parse_bucket_fault(answer.body);
-  return fault && one_of(fault->code, kExpired);
+  return fault && is_one_of(fault->code, kExpired);
 }
 
 Error s3_error(const BucketAsked& asked, const Told& told) {
