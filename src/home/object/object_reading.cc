@@ -8,7 +8,6 @@
 
 namespace onepen::home {
 
-using core::Position;
 using core::ReadLimit;
 using core::Record;
 using wire::LogObject;
