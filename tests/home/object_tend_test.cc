@@ -280,6 +280,38 @@ TEST_F(ObjectTend, unfinished_parts_of_a_fenced_owner_are_swept_and_those_of_the
   EXPECT_EQ(text(), kAll);
 }
 
+TEST_F(ObjectTend, signs_of_life_of_earlier_owners_are_swept_and_those_of_the_owner_stay) {
+  const auto lives = [&] {
+    auto names = bucket->list("app/@alive", "", 100);
+    return names ? *names : Texts{"?"};
+  };
+  auto a = process(), b = process();
+  const auto claim_with_life = [&](Process& p, std::uint64_t epoch, const std::string& life) {
+    auto request = claim_request(epoch);
+    request.owner.liveness = life;
+    auto claimed = p.stream->claim(request);
+    ASSERT_TRUE(claimed) << claimed.error().message;
+    p.receipt = *claimed;
+    p.next = {1};
+    for (const auto& name : {life, life + ".successor", life + ".handover"}) ASSERT_TRUE(p.stream->beat(name, as_bytes("1")));
+  };
+  claim_with_life(a, 1, "1a");
+  appends(a, 1, 3);
+  claim_with_life(b, 2, "1ab");
+  appends(b, 4, 6);
+  ASSERT_EQ(lives().size(), 6u);
+  EXPECT_FALSE(a.stream->tend(request(a))) << "who was fenced sweeps nothing";
+  ASSERT_EQ(lives().size(), 6u);
+  ASSERT_TRUE(b.stream->tend(request(b)));
+  EXPECT_EQ(lives(), (Texts{"1ab", "1ab.handover", "1ab.successor"}));
+
+  auto c = process();
+  claim(c, 3);  // one that keeps none
+  appends(c, 7, 8);
+  ASSERT_TRUE(c.stream->tend(request(c)));
+  EXPECT_EQ(lives(), Texts{});
+}
+
 // A batch that is full ends in the middle of what is packed, and says nothing about the log folder behind it.
 TEST_F(ObjectTend, what_is_packed_is_read_in_batches_from_anywhere) {
   auto a = process();

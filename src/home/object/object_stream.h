@@ -173,6 +173,7 @@ class ObjectStream final : public core::Stream {
   Step<std::uint64_t> trim_packs(std::uint64_t trim_id);
   Step<std::uint64_t> trim_snapshots(std::size_t keep);
   Step<> prune_marks();
+  Step<std::uint64_t> forget_earlier_lives();
 
   // object_admin.cc
   Step<> may_write();

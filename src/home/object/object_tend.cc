@@ -192,6 +192,21 @@ ObjectStream::Step<> ObjectStream::prune_marks() {
   return {};
 }
 
+// Signs of life of earlier owners, and of who stood ready beside them; the owner's own, and those beside it (`<name>.successor`), stay. Advice only: that of an owner
+// who claims right now is written again with its next beat.
+ObjectStream::Step<std::uint64_t> ObjectStream::forget_earlier_lives() {
+  auto names = store_.list(alive_folder_, "", kWholeFolder);
+  if (!names) return refuse(names.error());
+  const auto& own = fold_.state().owner_info.liveness;
+  std::uint64_t erased = 0;
+  for (const auto& name : *names) {
+    if (!own.empty() && (name == own || name.starts_with(own + "."))) continue;
+    if (auto ok = store_.erase(alive_folder_ + "/" + name); !ok) return refuse(ok.error());
+    ++erased;
+  }
+  return erased;
+}
+
 Answer<Tended> ObjectStream::tend(const core::TendRequest& request) {
   return steadily([&] { return tend_once(request); });
 }
@@ -238,6 +253,9 @@ Answer<Tended> ObjectStream::tend_once(const core::TendRequest& request) {
   if (!snapshots) return tl::unexpected(snapshots.error());
   tended.removed += *snapshots;
   if (auto ok = prune_marks(); !ok) return tl::unexpected(ok.error());
+  auto lives = forget_earlier_lives();
+  if (!lives) return tl::unexpected(lives.error());
+  tended.removed += *lives;
   return tended;
 }
 
