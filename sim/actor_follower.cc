@@ -154,6 +154,7 @@ bool FollowerActor::look(Reader& reader, Nanos held, const Offset& at_least) {
   note_what_happened();
   if (!good) return !ended_;
   all_.run.world.note("looked", shown.text, ids.size());
+  if (std::any_of(ids.begin(), ids.end(), [&](std::uint64_t id) { return all_.large_commits.count(id) != 0; })) reached(Sometime::follower_saw_parts);
   const bool cuts = !all_.cuts.empty() || all_.history_lost;
   if (cuts) seat_.seen = std::move(ids);
   else seat_.seen.insert(ids.begin(), ids.end());

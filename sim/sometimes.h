@@ -70,6 +70,8 @@ namespace onepen::sim {
   X(follower_read_anew)          /* a follower read the stream anew, after a restore or a trim, under its readers */ \
   X(follower_ended)              /* a follower could not go on, and told so */ \
   X(follower_copy_read_beside)   /* another process read a follower's copy by plain SQLite */ \
+  X(commit_of_parts)             /* a COMMIT of several parts answered */ \
+  X(follower_saw_parts)          /* … and a follower showed one */ \
   X(standby_owns)                /* a standby became the owner, and wrote */ \
   X(standby_after_silence)       /* … because the owner had been silent for its term */ \
   X(standby_after_release)       /* … because the owner had ended in peace */ \

@@ -58,6 +58,7 @@ struct SqliteRun {
   SimSqlite sqlite;
   SqliteSettings may;
   std::map<std::uint64_t, CommitTold> commits;                              // by id: COMMIT answered OK
+  std::set<std::uint64_t> large_commits;                                    // … those of several parts
   std::map<std::pair<std::string, std::uint64_t>, std::string> acknowledged_by;  // (incarnation, epoch) → who was acknowledged under it (I5)
   std::vector<Offset> seen_tails;  // … and each act of an admin that succeeded saw that tail in the history it ended
   std::vector<Offset> cuts;  // a restore that succeeded kept what lies before (and no more)

@@ -29,7 +29,8 @@ Applier::Applier(io::Disk& disk, DatabaseFiles files, PageTable table, CommitSta
       hooks_(std::move(hooks)) {}
 
 std::unique_ptr<CommitTarget> Applier::aim_at(std::unique_ptr<CommitTarget> target) {
-  ONEPEN_CHECK(!run_ && state_ == settled_, "another target, and nothing on its way to this one");
+  void_run();
+  ONEPEN_CHECK(state_ == settled_, "another target, and nothing on its way to this one");
   return std::exchange(target_, std::move(target));
 }
 

@@ -21,7 +21,8 @@ class Applier {
 
   // `table` and `state` describe the database file as it is, without a WAL: a FoldTarget.
   Applier(io::Disk& disk, DatabaseFiles files, PageTable table, CommitState state, Hooks hooks);
-  // From here on pages go there. Nothing waits for settle(), and no commit is unfinished. Answers the target before, which nobody has closed yet.
+  // From here on pages go there. Nothing waits for settle(); an unfinished commit is taken back, and read again from position(), which lies before its first part.
+  // Answers the target before, which nobody has closed yet.
   std::unique_ptr<CommitTarget> aim_at(std::unique_ptr<CommitTarget> target);
 
   // The records after position(), in order. Errors: invalid (a damaged part, or data that is no commit), state_mismatch (diverged: the commit's checksum

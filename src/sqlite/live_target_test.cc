@@ -246,6 +246,24 @@ TEST_P(LiveTest, ReadersThatAlwaysOverlapAreWaitedForWhenTheWalIsLarge) {
   EXPECT_EQ(value(reader(), "PRAGMA integrity_check"), "ok");
 }
 
+// Whoever begins to follow while its owner is sending a commit of several parts (found by the simulator).
+TEST_P(LiveTest, BeginsInTheMiddleOfACommit) {
+  PlainSource source(folder_.path(), GetParam());
+  source.exec("CREATE TABLE t(n)");
+  const std::size_t whole = source.records().size();
+  source.exec("INSERT INTO t VALUES (randomblob(3000000))");
+  ASSERT_GE(source.records().size(), whole + 3) << "of several parts";
+  begin(source, whole + 2);
+  EXPECT_FALSE(applier_->unfinished());
+  EXPECT_EQ(applier_->position(), source.records()[whole - 1].next) << "it is read again from its first part on";
+  fed_ = whole;
+  feed(source, source.records().size());
+  settle();
+  EXPECT_EQ(value(reader(), "SELECT length(n) FROM t"), "3000000");
+  const bool same = bytes() == source.bytes();
+  EXPECT_TRUE(same);
+}
+
 TEST_P(LiveTest, GoesOnFromTheWalThatIsThere) {
   PlainSource source(folder_.path(), GetParam());
   workload(source);

@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kFileIdDigits = 20, kShardDigits = 17;
 constexpr std::size_t kFoldersRemembered = 256;
 constexpr int kCreateTries = 3;
-constexpr int kListTries = 8;  // of one listing, while trims remove folders under it
+constexpr int kTries = 8;  // of one look, while names or folders vanish under it
 constexpr std::size_t kAllFiles = static_cast<std::size_t>(-1);
 
 std::pair<std::string_view, std::string_view> split(std::string_view key) {
@@ -109,7 +109,8 @@ class FileStore final : public ObjectStore {
   };
   Place place(const std::string& key) const;
   std::string scratch(const Place& at) { return fmt::format("{}/{}-{}", at.scratch_folder, scratch_prefix_, scratch_count_++); }
-  Result<> believe(const std::string& folder, std::optional<std::uint64_t> low, std::uint64_t high);  // sync, once per name
+  bool known(const std::string& folder, std::uint64_t low, std::uint64_t high);
+  Result<> sync_names(const std::string& folder);
   io::DiskResult<> anchor(const std::string& folder);
   Result<> make_folder(const std::string& folder);
   void remember(const std::string& folder, std::uint64_t low, std::uint64_t high);
@@ -117,6 +118,7 @@ class FileStore final : public ObjectStore {
   void poison(const std::string& folder);
   void sweep(const Place& at);
   Result<std::vector<std::string>> list_log(const std::string& folder, const std::string& after, std::size_t limit);
+  Result<std::vector<std::string>> durable_names(const std::string& shard, const std::string& after, std::size_t limit);
   Result<std::optional<std::vector<std::string>>> list_shards(const std::string& folder, const std::string& after, std::size_t limit);
   tl::unexpected<Error> refused(const io::DiskError& error, bool writing) const;
 
@@ -165,25 +167,26 @@ void FileStore::remember(const std::string& folder, std::uint64_t low, std::uint
   s = touches ? Seen{std::min(s.low, low), std::max(s.high, high)} : Seen{low, high};
 }
 
-Result<> FileStore::believe(const std::string& folder, std::optional<std::uint64_t> low, std::uint64_t high) {
-  if (low) {
-    Lock lock(mutex_);
-    auto it = seen_.find(folder);
-    if (it != seen_.end() && it->second.low <= *low && high <= it->second.high) return {};
-  }
+bool FileStore::known(const std::string& folder, std::uint64_t low, std::uint64_t high) {
+  Lock lock(mutex_);
+  const auto it = seen_.find(folder);
+  return it != seen_.end() && it->second.low <= low && high <= it->second.high;
+}
+
+// What is in the folder when it returns, and was before, is durable. A name that was only seen before may be gone: with the power of whoever made it (found by
+// the simulator, once in 170,000 runs); so callers look again.
+Result<> FileStore::sync_names(const std::string& folder) {
   if (poisoned(folder))
     return tl::unexpected(Error{Outcome::unavailable,
                                 fmt::format("{} could not be synced earlier: what is in it may not be durable. Check the disk, then "
                                             "start this program again.",
                                             folder),
                                 {}});
-  if (guard_on(Guard::dir_reader_syncs)) {
-    auto synced = anchor(folder);
-    if (synced) synced = disk_.sync_folder(folder);
-    if (!synced && !never_opened(synced.error().code)) poison(folder);  // ENOENT: it was emptied by a trim, and removed
-    if (!synced) return refused(synced.error(), false);
-  }
-  if (low) remember(folder, *low, high);
+  if (!guard_on(Guard::dir_reader_syncs)) return {};
+  auto synced = anchor(folder);
+  if (synced) synced = disk_.sync_folder(folder);
+  if (!synced && !never_opened(synced.error().code)) poison(folder);  // ENOENT: it was emptied by a trim, and removed
+  if (!synced) return refused(synced.error(), false);
   return {};
 }
 
@@ -219,11 +222,21 @@ void FileStore::poison(const std::string& folder) {
 
 Result<Bytes> FileStore::get_range(const std::string& key, std::uint64_t from, std::uint64_t size) {
   auto at = place(key);
-  auto bytes = disk_.read(at.path, from, size);
-  if (!bytes) return refused(bytes.error(), false);
-  if (counts_when_synced(split(key).first, split(key).second))
-    if (auto ok = believe(at.folder, at.id, at.id.value_or(0)); !ok) return tl::unexpected(ok.error());
-  return std::move(*bytes);
+  const bool to_sync = counts_when_synced(split(key).first, split(key).second) && !(at.id && known(at.folder, *at.id, *at.id));
+  for (int tries = 0; tries < kTries; ++tries) {
+    const auto before = to_sync ? disk_.identity(at.path) : io::FileIdentity{};
+    if (!before) return refused(before.error(), false);
+    auto bytes = disk_.read(at.path, from, size);
+    if (!bytes) return refused(bytes.error(), false);
+    if (!to_sync) return std::move(*bytes);
+    if (auto ok = sync_names(at.folder); !ok) return tl::unexpected(ok.error());
+    const auto after = disk_.identity(at.path);
+    if (!after) return refused(after.error(), false);
+    if (*after != *before) continue;
+    if (at.id) remember(at.folder, *at.id, *at.id);
+    return std::move(*bytes);
+  }
+  return tl::unexpected(Error{Outcome::unavailable, fmt::format("{} became another file each time it was read.", at.path), {}});
 }
 
 Result<PutOutcome> FileStore::put_if_absent(const std::string& key, ByteView bytes) {
@@ -301,20 +314,43 @@ Result<std::vector<std::string>> FileStore::list(const std::string& folder, cons
   auto names = disk_.list(path, after, limit);
   if (!names && (names.error().code == ENOENT || names.error().code == ENOTDIR)) return std::vector<std::string>{};
   if (!names) return refused(names.error(), false);
-  if (!names->empty() && counts_when_synced(folder, {}))
-    if (auto ok = believe(path, std::nullopt, 0); !ok) return tl::unexpected(ok.error());
+  if (names->empty() || !counts_when_synced(folder, {})) return std::move(*names);
+  if (auto ok = sync_names(path); !ok) return tl::unexpected(ok.error());
+  auto still = disk_.list(path, after, limit);
+  if (!still) return refused(still.error(), false);
+  std::erase_if(*names, [&](const std::string& name) { return !std::binary_search(still->begin(), still->end(), name); });
   return std::move(*names);
 }
 
 // A folder that was listed and is not there: a trim emptied and removed it, which a second look shows; or the whole home went away meanwhile, and what was found
 // so far is no listing.
 Result<std::vector<std::string>> FileStore::list_log(const std::string& folder, const std::string& after, std::size_t limit) {
-  for (int tries = 0; tries < kListTries; ++tries) {
+  for (int tries = 0; tries < kTries; ++tries) {
     auto listed = list_shards(folder, after, limit);
     if (!listed) return tl::unexpected(listed.error());
     if (*listed) return std::move(**listed);
   }
   return tl::unexpected(Error{Outcome::unavailable, fmt::format("Folders of {}/{} vanished while they were listed.", root_, folder), {}});
+}
+
+// Names of the log that no loss of power takes any more; not_found: the folder vanished, or what was its newest object did.
+Result<std::vector<std::string>> FileStore::durable_names(const std::string& shard, const std::string& after, std::size_t limit) {
+  auto names = disk_.list(shard, after, limit);
+  if (!names) return refused(names.error(), false);
+  if (names->empty()) return std::move(*names);
+  const auto low = number(names->front()), high = number(names->back());
+  const bool run = low && high && *high - *low + 1 == names->size();  // no name between them that was not seen
+  if (run && known(shard, *low, *high)) return std::move(*names);
+  // Only the newest can go: those before it were durable when it was made (B1).
+  const std::string newest = shard + "/" + names->back();
+  const auto before = disk_.identity(newest);
+  if (!before) return refused(before.error(), false);
+  if (auto ok = sync_names(shard); !ok) return tl::unexpected(ok.error());
+  const auto now = disk_.identity(newest);
+  if (!now) return refused(now.error(), false);
+  if (*now != *before) return tl::unexpected(Error{Outcome::not_found, newest + " is another file now.", {}});
+  if (run) remember(shard, *low, *high);
+  return std::move(*names);
 }
 
 // None: a folder vanished.
@@ -330,15 +366,9 @@ Result<std::optional<std::vector<std::string>>> FileStore::list_shards(const std
     if (out.size() >= limit) break;
     if (shard < std::string_view(after).substr(0, kShardDigits)) continue;
     auto shard_path = path + "/" + shard;
-    auto names = disk_.list(shard_path, after, limit - out.size());
-    if (!names && names.error().code == ENOENT) return std::nullopt;
-    if (!names) return refused(names.error(), false);
-    if (names->empty()) continue;
-    auto low = number(names->front()), high = number(names->back());
-    bool run = low && high && *high - *low + 1 == names->size();  // no name between them that was not seen
-    auto ok = run ? believe(shard_path, low, *high) : believe(shard_path, std::nullopt, 0);
-    if (!ok && ok.error().outcome == Outcome::not_found) return std::nullopt;
-    if (!ok) return tl::unexpected(ok.error());
+    auto names = durable_names(shard_path, after, limit - out.size());
+    if (!names && names.error().outcome == Outcome::not_found) return std::nullopt;
+    if (!names) return tl::unexpected(names.error());
     out.insert(out.end(), std::make_move_iterator(names->begin()), std::make_move_iterator(names->end()));
   }
   return out;
