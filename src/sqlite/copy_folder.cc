@@ -156,7 +156,11 @@ Result<CopyFolder> choose_copy(io::Disk& disk, const CopyPlace& place, const Log
     return std::tuple(copy.unsent, state.ordinal, state.offset);
   };
   const auto best = std::max_element(free.begin(), free.end(), [&](const FreeCopy& a, const FreeCopy& b) { return rank(a) < rank(b); });
-  if (best != free.end()) return std::move(best->folder);
+  if (best != free.end()) {
+    // Whoever made it may have died before its name was synced (found by the simulator): the power would take the folder, with commits that were synced in it.
+    if (auto made = of_disk(disk.make_folders(best->folder.path)); !made) return tl::unexpected(made.error());
+    return std::move(best->folder);
+  }
   const std::string path = fmt::format("{}/{}", parent, numbers->empty() ? 1 : numbers->back() + 1);
   if (auto made = of_disk(disk.make_folders(path)); !made) return tl::unexpected(made.error());
   auto fresh = try_copy(disk, path, log);

@@ -28,7 +28,7 @@ class WatchedDisk final : public io::Disk {
   std::uint64_t database_bytes = 0;
   std::uint64_t wal_synced = 0;
   std::size_t page_size = 0;
-  std::vector<std::string> synced_folders;
+  std::vector<std::string> synced_folders, made_folders;  // those made: their names are synced, too
 
   io::DiskResult<Bytes> read(const std::string& p, std::uint64_t at, std::uint64_t most) override { return disk_->read(p, at, most); }
   io::DiskResult<std::uint64_t> size(const std::string& p) override { return disk_->size(p); }
@@ -50,7 +50,10 @@ class WatchedDisk final : public io::Disk {
     synced_folders.push_back(p);
     return disk_->sync_folder(p);
   }
-  io::DiskResult<> make_folders(const std::string& p) override { return disk_->make_folders(p); }
+  io::DiskResult<> make_folders(const std::string& p) override {
+    made_folders.push_back(p);
+    return disk_->make_folders(p);
+  }
   io::DiskResult<std::vector<std::string>> list(const std::string& p, const std::string& after, std::size_t n) override { return disk_->list(p, after, n); }
 
  private:

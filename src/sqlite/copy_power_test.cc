@@ -10,6 +10,19 @@
 namespace onepen::sqlite::testing {
 namespace {
 
+// The opening that made it may have failed before it synced the name, and the power would take the folder with what later openings synced in it.
+TEST(CopyPower, TheNameOfACopysFolderIsSyncedByWhoeverTakesIt) {
+  TempFolder folder;
+  WatchedDisk disk;
+  const CopyPlace place{folder.path() + "/cache", "file:///home", *StreamName::parse("app")};
+  const std::string first = copies_folder(place) + "/1";
+  std::filesystem::create_directories(first);
+  const auto taken = choose_copy(disk, place, Log{}, CopyUse::write);
+  ASSERT_TRUE(taken) << taken.error().message;
+  EXPECT_EQ(taken->path, first);
+  EXPECT_EQ(std::count(disk.made_folders.begin(), disk.made_folders.end(), first), 1);
+}
+
 // ---- loss of power, made by hand
 
 struct Powerless {
