@@ -148,9 +148,12 @@ TEST_F(OwnerTest, WhatIsSubmittedTogetherIsOneBatch) {
     if (has_data(info)) batches.push_back(info.batch->appends.size());
     return Trouble::none;
   });
-  const std::size_t rounds = 200;
+  const std::size_t rounds = 20;
   for (std::size_t round = 0; round < rounds; ++round) {
-    for (int i = 0; i < 4; ++i) ASSERT_TRUE(owner->submit(bytes("first"), in(1s), core::RecordKind::data, More::yes));
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_TRUE(owner->submit(bytes("first"), in(1s), core::RecordKind::data, More::yes));
+      runtime.sleep_until(in(1ms));  // time passes only when the owner's thread waits, too: it had the time to send it
+    }
     const Ticket last = *owner->submit(bytes("last"), in(1s), core::RecordKind::data, round % 2 == 0 ? More::no : More::yes);
     EXPECT_EQ(owner->wait(last, in(30s), nullptr).kind, Kind::acknowledged);
   }
