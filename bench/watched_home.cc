@@ -87,6 +87,7 @@ class WatchedHome final : public core::Home {
   std::unique_ptr<core::Stream> stream(const StreamName& name) override { return std::make_unique<WatchedStream>(home_->stream(name), notes_); }
   Result<std::vector<std::string>> list(const std::string& prefix) override { return home_->list(prefix); }
   const std::string& url() const override { return home_->url(); }
+  core::Pace pace() const override { return home_->pace(); }
 
  private:
   std::unique_ptr<core::Home> home_;

@@ -22,7 +22,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(!settings.error().message.empty() && settings.error().outcome == Outcome::invalid, "a refusal says why");
   } else {
     require(settings->name.has_value() && settings->cache_root.front() == '/' && !settings->home_url.empty(), "settings that are whole");
-    require(settings->notice_within.count() >= 1 && settings->commit_timeout.count() >= 1 && settings->close_flush.count() >= 0, "durations within limits");
+    require(settings->notice_within.value_or(std::chrono::milliseconds(1)).count() >= 1 && settings->commit_timeout.count() >= 1 &&
+                settings->close_flush.count() >= 0,
+            "durations within limits");
     require(settings->page_size >= 512 && settings->page_size <= 65536 && (settings->page_size & (settings->page_size - 1)) == 0, "a page size");
     require(settings->max_pending_bytes >= sqlite::kLeastMaxPendingBytes, "room for pending commits");
     require(!settings->offline || settings->durability == sqlite::DurabilityMode::local, "offline needs durability=local");

@@ -17,6 +17,7 @@ class RecordedHome final : public core::Home {
   std::unique_ptr<core::Stream> stream(const StreamName&) override { return client_.stream(); }  // one database a run
   Result<std::vector<std::string>> list(const std::string& prefix) override { return client_.home().list(prefix); }
   const std::string& url() const override { return client_.home().url(); }
+  core::Pace pace() const override { return client_.home().pace(); }
 
  private:
   Client& client_;

@@ -258,8 +258,8 @@ Client::Client(Run& run, Process& process, Machine& machine)
   raw_ = make_store();
   home::ObjectHomeOptions options;
   options.url = "sim://home";
-  options.poll_min = std::chrono::milliseconds(20);  // fewer steps a run; how often it asks decides nothing
-  options.poll_max = std::chrono::milliseconds(1'000);
+  // Fewer steps a run; how often it asks decides nothing.
+  options.pace = {run.on_bucket, std::chrono::milliseconds(20), std::chrono::milliseconds(1'000)};
   home_ = home::make_object_home(runtime, make_store(), std::move(options));
 }
 Client::~Client() = default;

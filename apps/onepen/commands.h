@@ -59,7 +59,7 @@ struct ReplicateOptions {
   std::string term = "30s", owner;  // with takeover
 };
 struct HandoverOptions {
-  std::string name, within = "10s";
+  std::string name, within{};  // within: empty: as long as it takes at such a home
 };
 struct ProbeOptions {
   std::string url;  // empty: the home

@@ -7,13 +7,13 @@
 #include "apps/onepen/admin.h"
 #include "apps/onepen/local_places.h"
 #include "apps/onepen/output.h"
-#include "owner/owner.h"
+#include "owner/standby.h"
 #include "sqlite/open_database_settings.h"
 
 namespace onepen::app {
 namespace {
 
-constexpr std::chrono::milliseconds kHandoverLook{5};
+constexpr std::chrono::milliseconds kUsualPatience{10'000}, kHandoverLook{5}, kMeteredHandoverLook{500};  // metered: each look at the home is paid for
 
 // Why it cannot be asked for; empty: it can.
 std::string cannot_be_asked(const HandoverOptions& options, const core::StreamStat& stat) {
@@ -33,11 +33,19 @@ std::string what_is_missing(core::Stream& stream, const std::string& liveness) {
   return "no standby stands ready (onepen replicate --takeover, standby=1, or FollowOptions::takeover_when_owner_dead)";
 }
 
+// An owner at a metered home looks for whoever stands ready with its signs of life only, and the standby for the request at that pace.
+std::chrono::milliseconds usual_patience(const Rooms& rooms, core::Stream& stream, const std::string& liveness) {
+  const auto sign = stream.pulse(liveness);
+  const auto term = sign && *sign ? owner::term_told(**sign) : std::chrono::nanoseconds{};
+  return kUsualPatience + std::chrono::ceil<std::chrono::milliseconds>(owner::handover_delay(rooms.home->pace().metered, term));
+}
+
 }  // namespace
 
 int run_handover(const Common& common, const HandoverOptions& options) {
-  const auto within = sqlite::read_duration(options.within);
-  if (!within) return report(common, kUsage, "usage", fmt::format("--within '{}' is no time: write 250ms, 30s or 2m.", options.within));
+  auto within = options.within.empty() ? std::nullopt : sqlite::read_duration(options.within);
+  if (!within && !options.within.empty())
+    return report(common, kUsage, "usage", fmt::format("--within '{}' is no time: write 250ms, 30s or 2m.", options.within));
   const auto rooms = open_rooms(common);
   if (!rooms) return report(common, rooms.error());
   auto stream = open_stream(*rooms, options.name);
@@ -48,6 +56,7 @@ int run_handover(const Common& common, const HandoverOptions& options) {
 
   Runtime& runtime = *rooms->runtime;
   const std::string& liveness = before->owner.liveness;
+  if (!within) within = usual_patience(*rooms, **stream, liveness);
   const core::OwnerInfo us = asking(runtime, "handover");
   const std::string request = fmt::format("{} {} {}", us.host, us.pid, to_text(runtime.draw<PutId>()));
   if (const auto asked = (*stream)->beat(owner::handover_object(liveness), as_bytes(request)); !asked) return report(common, from_refusal(asked.error()));
@@ -62,12 +71,12 @@ int run_handover(const Common& common, const HandoverOptions& options) {
       return kOk;
     }
     if (runtime.now() >= asked_at + *within) break;
-    runtime.sleep_until(runtime.now() + kHandoverLook);
+    runtime.sleep_until(runtime.now() + (rooms->home->pace().metered ? kMeteredHandoverLook : kHandoverLook));
   }
   const std::string missing = what_is_missing(**stream, liveness);
   static_cast<void>((*stream)->beat(owner::handover_object(liveness), {}));
   return report(common, kUnavailable, "unavailable",
-                fmt::format("'{}' was not handed over within {}: {}. It is still written by {}.", options.name, options.within, missing,
+                fmt::format("'{}' was not handed over within {} ms: {}. It is still written by {}.", options.name, within->count(), missing,
                             core::describe(core::owner_of(*before))));
 }
 

@@ -207,8 +207,9 @@ class CommandLine {
         "handover", "Ask the owner to hand a database over to a standby", [this] { return run_handover(common_, handover_); },
         "onepen handover app    the owner sends what is pending and lets go, the standby claims; refused commits are made once more, there"));
     handover->add_option("name", handover_.name, "The database")->required()->type_name("NAME");
-    handover->add_option("--within", handover_.within, "Give up when it has not happened so soon; then nothing has changed")
-        ->capture_default_str()
+    handover
+        ->add_option("--within", handover_.within,
+                     "Give up when it has not happened so soon; then nothing has changed (default: 10s, in a bucket half the owner's term more)")
         ->type_name("TIME");
   }
 

@@ -150,9 +150,11 @@ int run_replicate(const Common& common, const ReplicateOptions& options) {
 
   const StreamName name = (*stream)->name();
   const core::OwnerInfo us = asking(*rooms->runtime, "standby");
-  owner::Standby standby(*rooms->runtime, options.name, core::describe(Owner{{}, options.owner, us.host, {}, us.pid}), *term, true, sqlite::spoken_log());
-  std::optional<TookOver> took_over;
   sqlite::FollowManners manners;
+  manners.pace = rooms->home->pace();
+  owner::Standby standby(*rooms->runtime, options.name, {core::describe(Owner{{}, options.owner, us.host, {}, us.pid}), *term, true, manners.pace.metered},
+                         sqlite::spoken_log());
+  std::optional<TookOver> took_over;
   if (options.takeover) {
     manners.patience = [&] { return standby.patience(); };
     manners.turn = [&](core::Stream& at) {

@@ -47,11 +47,18 @@ struct OpenOptions {
   // to hand over. With if_dead: how long open() watches. None: no signs, and 30 s. At least 100 ms.
   std::optional<Duration> term{};
   bool confirm_reads = false;  // each read transaction is first confirmed by the home
-  Duration notice_within{1'000};  // how soon an idle owner notices that it was fenced
+  // How soon an idle owner notices that it was fenced. None: 1 s in a directory; in a bucket, where each look is paid for, at its next commit.
+  std::optional<Duration> notice_within{};
   // How long a COMMIT waits for the home before it fails. When the home refused it for certain (its disk is full) it is taken back, and the handle goes on; when
   // the home was silent it may be in the stream, and the handle resets `unresolved`.
   Duration commit_timeout{30'000};
   std::uint64_t max_pending_bytes = std::uint64_t{1} << 30;  // durability=local: bytes of commits not yet in the stream; above it COMMIT waits, then is refused
+  // What commits cost (docs/operating/buckets.md). max_linger: durability=local: how long a commit waits at most for others before it is sent, under load; one on an
+  // idle database is sent at once, and synced() waits for none. None: 20 ms in a directory, 250 ms in a bucket. At most 1 min.
+  std::optional<Duration> max_linger{};
+  // Objects of the log written a second, on average; after a rest a second's worth at once. Commits above it wait (COMMIT does, with durability=replicated) and go
+  // together. It goes before max_linger. None: no bound. 0.1 to 10,000.
+  std::optional<double> max_objects_per_second{};
   std::uint64_t snapshot_after = 0;  // bytes of log since the newest snapshot that make a new one; 0: as many as the database has, at least 8 MiB
   std::function<void(const Progress&)> progress{};  // of open(), on its thread
   std::uint32_t page_size = 4'096;  // bytes, of a database that is made: a power of two, 512..65536

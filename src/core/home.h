@@ -260,12 +260,20 @@ class Stream {
   static tl::unexpected<Refusal> not_kept() { return tl::unexpected(Refusal{Outcome::invalid, "This home does not know this operation.", {}}); }
 };
 
+// How a place wants to be asked. A look costs microseconds in a directory; in a bucket each request is paid for, and takes some ten milliseconds.
+struct Pace {
+  bool metered = false;  // each request is paid for: nobody asks without a reason, and what can wait goes together
+  // Between two looks of a reader whether there is more: from the first, ever more rarely while nothing comes, up to the last.
+  std::chrono::nanoseconds first_look{std::chrono::milliseconds(1)}, last_look{std::chrono::milliseconds(50)};
+};
+
 class Home {
  public:
   virtual ~Home() = default;
   virtual std::unique_ptr<Stream> stream(const StreamName&) = 0;                  // no I/O
   virtual Result<std::vector<std::string>> list(const std::string& prefix) = 0;   // names of streams, sorted
   virtual const std::string& url() const = 0;                                     // without secrets
+  virtual Pace pace() const = 0;
 };
 
 }  // namespace onepen::core

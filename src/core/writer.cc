@@ -46,7 +46,7 @@ std::optional<Instant> Writer::wake_at() const {
   const auto* unresolved = std::get_if<Unresolved>(&state_);
   const Doing* doing = owning != nullptr ? &owning->doing : unresolved != nullptr ? &unresolved->doing : nullptr;
   if (doing == nullptr) return {};
-  if (const auto* idle = std::get_if<Idle>(doing)) return idle->look_at;
+  if (const auto* idle = std::get_if<Idle>(doing)) return owning != nullptr ? std::min(idle->look_at, held_until().value_or(idle->look_at)) : idle->look_at;
   if (const auto* resending = std::get_if<Resending>(doing)) return resending->at;
   if (const auto* deciding = std::get_if<Deciding>(doing)) return deciding->again;
   return {};  // a request is out
@@ -70,10 +70,10 @@ void Writer::on(Step& s, Tick&) {
     deciding->again.reset();
     s.out.request = AskRead{deciding->from};
   } else if (auto* idle = std::get_if<Idle>(what); idle != nullptr && idle->look_at <= now) {
-    Checking checking;
-    for (const Confirm& confirm : confirms_) checking.covers.push_back(confirm.id);  // idle with an empty queue: nothing is before any of them
-    *what = std::move(checking);
+    *what = covered();
     s.out.request = AskStat{};
+  } else if (idle != nullptr && !queue_.empty()) {
+    pump(s);
   }
 }
 

@@ -16,6 +16,7 @@
 //
 // What holds:
 //  - At most one request is out; its answer is the next *Answered event. Batching, not pipelining, gives throughput (B1).
+//  - A batch waits in the queue, where it grows and can be taken back, while the bound of objects a second is used up. Control records go whatever it says.
 //  - A claim is written ahead and synced before it is sent; it is ours only when an answer or a read-back shows our claim id.
 //  - The bytes of a batch never change between attempts: Effects hand out the same object again. `unknown` is never taken for success or failure (I4).
 //  - A sequence number is used again only when the append that had it was certainly refused and no attempt of it may still land: it never was in the stream.
@@ -31,6 +32,7 @@
 #include <memory>
 #include <variant>
 
+#include "core/group_commit.h"
 #include "core/home.h"
 
 namespace onepen::core {
@@ -61,7 +63,10 @@ struct WriterConfig {
   std::size_t max_undecided = 256;  // appends in one batch
   std::uint64_t max_batch_bytes = 8u << 20;  // payload bytes in one batch, unless one append alone is larger
   std::chrono::nanoseconds notice_within = std::chrono::seconds(1);
+  double max_objects_per_second = 0;  // 0: no bound
 };
+// notice_within of an owner that does not look while it is idle. (A time that is never reached, and far from overflowing an Instant.)
+inline constexpr std::chrono::nanoseconds kNoLook = std::chrono::hours(24 * 365 * 50);
 
 // What the world gives to one step: the time, and ids nobody drew before. At most one of each is used; the runner draws new ones for every step.
 struct Moment {
@@ -203,7 +208,7 @@ using WriterState = std::variant<Opening, Claiming, Failed, Owning, Unresolved, 
 // One ownership of one stream. A value; not thread-safe. step() never fails: what goes wrong is an effect.
 class Writer {
  public:
-  explicit Writer(WriterConfig config) : config_(std::move(config)) {}
+  explicit Writer(WriterConfig config) : config_(std::move(config)), rate_(config_.max_objects_per_second) {}
   Effects step(const Moment& moment, Event event);
 
   const WriterState& state() const { return state_; }
@@ -215,6 +220,7 @@ class Writer {
   Sequence last_in_stream() const { return last_; }  // its sequence
   std::size_t undecided() const;  // appends queued or in flight
   std::uint64_t queued_bytes() const { return queued_bytes_; }
+  Instant next_batch() const { return rate_.next(); }  // not before then, but for a control record
 
  private:
   struct Step;
@@ -242,6 +248,8 @@ class Writer {
   void own(Step&, const ClaimReceipt&);
   // writer_append.cc
   void pump(Step&);
+  Checking covered() const;
+  std::optional<Instant> held_until() const;
   void send_next_batch(Step&);
   void send(Step&, Flight);
   void resend_later(Step&, Flight);
@@ -270,6 +278,7 @@ class Writer {
   void finish_lost(Step&, std::string what, std::optional<Owner> current);
 
   WriterConfig config_;
+  WriteRate rate_;
   WriterState state_ = Opening{};
   Incarnation incarnation_{};
   Epoch epoch_{};

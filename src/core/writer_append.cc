@@ -41,21 +41,33 @@ void Writer::on(Step& s, Queued& event) {
   pump(s);
 }
 
-// Idle: the confirms whose appends are all decided go first (one read serves them all), then whatever is queued.
-void Writer::pump(Step& s) {
-  auto* owning = std::get_if<Owning>(&state_);
-  if (owning == nullptr || !std::holds_alternative<Idle>(owning->doing)) return;
+// The confirms whose appends are all decided.
+Checking Writer::covered() const {
   const auto first_pending = std::find_if(queue_.begin(), queue_.end(), [](const Pending& p) { return p.ticket != 0; });
   Checking checking;
   for (const Confirm& confirm : confirms_) {
     if (first_pending == queue_.end() || confirm.after < first_pending->ticket) checking.covers.push_back(confirm.id);
   }
+  return checking;
+}
+
+// Of what is queued: not before then. A control record tells who owns the stream, or that nobody does any more: it does not wait.
+std::optional<Instant> Writer::held_until() const {
+  if (queue_.empty() || queue_.front().kind == RecordKind::control) return {};
+  return rate_.next();
+}
+
+// Idle: the confirms whose appends are all decided go first (one read serves them all), then whatever is queued.
+void Writer::pump(Step& s) {
+  auto* owning = std::get_if<Owning>(&state_);
+  if (owning == nullptr || !std::holds_alternative<Idle>(owning->doing)) return;
+  Checking checking = covered();
   if (!checking.covers.empty() && failed_looks_ == 0) {
     owning->doing = std::move(checking);
     s.out.request = AskStat{};
     return;
   }
-  if (!queue_.empty()) send_next_batch(s);
+  if (!queue_.empty() && held_until().value_or(s.at.now) <= s.at.now) send_next_batch(s);
   else if (!checking.covers.empty()) {  // the last look failed: not at once again
     auto& idle = std::get<Idle>(owning->doing);
     idle.look_at = std::min(idle.look_at, s.at.now + backoff(failed_looks_));
@@ -87,6 +99,7 @@ void Writer::send_next_batch(Step& s) {
 }
 
 void Writer::send(Step& s, Flight flight) {
+  rate_.wrote(s.at.now);
   s.out.request = flight.batch;
   *doing() = Sending{std::move(flight)};
 }

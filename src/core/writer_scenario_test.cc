@@ -1,6 +1,6 @@
 // tests/scenarios/writer/*.txt: events of the owner's machine, and the effects it answers with.
 //
-//   claim seen=3 [over=nil|other] [tail=o9]     claim-ok [id=other] [closed=1/5]      claim-no <outcome> [owner=5]     not-written     not-found
+//   claim seen=3 [over=nil|other] [tail=o9] [rate=2, of objects a second]     claim-ok [id=other] [closed=1/5]      claim-no <outcome> [owner=5]     not-written     not-found
 //   queue a b !ready                            batch-ok o1 o2                        batch-no <outcome> [applied=yes|unknown] [closed=4] [expected=7] [owner=5] [floor=2]
 //   stat-ok [epoch=] [last=] [id=other] [history=other]     stat-no <outcome>
 //   read-ok [ours:2=text ...] [claim:5] [next=o4] [more]    read-no <outcome>
@@ -32,6 +32,7 @@ class Machine {
  public:
   std::string operator()(const ScenarioStep& step) {
     ++steps_;
+    if (step.has("rate")) writer_ = Writer(config(static_cast<double>(step.number("rate"))));
     if (step.command == "wait") now_ += std::chrono::milliseconds(step.number("ms"));
     const auto event = event_of(step);
     if (!event) return "no such command, or a word it does not know";
@@ -230,8 +231,9 @@ class Machine {
     return text;
   }
 
-  static WriterConfig config() {
+  static WriterConfig config(double rate = 0) {
     WriterConfig config;
+    config.max_objects_per_second = rate;
     config.stream = "app";
     config.max_undecided = 4;
     config.max_batch_bytes = 100;

@@ -20,6 +20,7 @@ core::WriterConfig config_of(const std::string& stream, const Options& options) 
   config.max_undecided = options.max_undecided;
   config.max_batch_bytes = options.max_batch_bytes;
   config.notice_within = options.notice_within;
+  config.max_objects_per_second = options.max_objects_per_second;
   return config;
 }
 

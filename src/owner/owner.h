@@ -89,10 +89,12 @@ struct Options {
   std::optional<ClaimPlan> watched{};
   std::optional<SelfClaim> self_claim{};  // then `takeover`, `create` and the flapping guard play no part
   std::chrono::nanoseconds term{std::chrono::seconds(30)};  // if_dead watches this long; with `liveness` an owner gives four signs of life in it
-  std::chrono::nanoseconds notice_within{std::chrono::seconds(1)};  // an idle owner looks at the stream this often
+  std::chrono::nanoseconds notice_within{std::chrono::seconds(1)};  // an idle owner looks at the stream this often; core::kNoLook: never
+  bool metered = false;  // each request to the home is paid for (core::Pace): nothing is asked but at the pace of the signs of life
+  double max_objects_per_second = 0;  // of appends: above it they wait and go together; 0: no bound
   bool liveness = false;  // keep a liveness object (a standby is configured)
   // With `liveness`: a standby stands ready to take over (names itself). Called on the owner's thread, once for each that does; the owner may hand over to it, and
-  // need not. Looked for every `notice_within`. successor_of().
+  // need not. Looked for every `notice_within`, at a metered home with each sign of life. successor_object().
   std::function<void(const std::string& successor)> on_successor{};
   std::size_t max_undecided = 256;  // appends in one batch in flight (fence.md)
   std::uint64_t max_batch_bytes = 8u << 20;
@@ -122,7 +124,18 @@ struct Status {
   std::string notice{};  // what whoever opened it should be told although it succeeded: that the open had to wait, and why; often empty
 };
 
+// More follows at once: an append is kept until a batch is full, one without more comes, or somebody waits.
+enum class More : std::uint8_t { no, yes };
+
+// For whoever collects appends before it submits them.
+struct Pacing {
+  Instant next_batch;  // the home is not asked for another one before (max_objects_per_second)
+  std::chrono::nanoseconds append_took{0};  // the newest one; 0: there was none
+  bool metered = false;  // Options::metered
+};
+
 inline constexpr std::chrono::milliseconds kMostTerm{std::chrono::hours(24)};
+inline constexpr int kSignsInATerm = 4;  // of life, and looks of a standby at a metered home
 // What an owner's liveness object says: how often it was written, and the owner's term, so that a watcher with a shorter one of its own waits as long.
 std::string sign_of_life(std::uint64_t number, std::chrono::nanoseconds term);
 std::chrono::nanoseconds term_told(ByteView sign);  // 0: none was told
@@ -149,7 +162,7 @@ class Owner {
   // it is refused with the same error, and so is the next submit() until a wait() or a submit() has told somebody: no later part of the same commit is
   // ever appended behind a refused one. A commit whose submit() fails is given up by its front; the parts before it stay without their last one, void.
   // kind: data, or a control or snapshot record.
-  virtual Result<Ticket> submit(Bytes payload, Instant deadline, core::RecordKind kind = core::RecordKind::data) = 0;
+  virtual Result<Ticket> submit(Bytes payload, Instant deadline, core::RecordKind kind = core::RecordKind::data, More more = More::no) = 0;
   // Waits until the append is decided, `deadline`, or `*interrupted`. A caller that gives up on `undecided` calls reset(unresolved): the append goes on
   // being sent until the process, or stop(), ends it. Fates of the last kKeptFates decided appends are kept; asked for an older one it answers `undecided`.
   // Many threads may wait, also for the same ticket.
@@ -162,6 +175,7 @@ class Owner {
   virtual void reset(ResetKind kind, std::string message) = 0;  // from the front: diverged, broken, unresolved. The first reset wins
   virtual void on_reset(std::function<void(const Reset&)> listener) = 0;  // exactly once each; at once when already reset
   virtual Status status() const = 0;
+  virtual Pacing pacing() const = 0;
   // Sends what is pending until then; says what it could not. When everything was decided and we own the stream still, a `released` record tells the next
   // one to open that this owner went in peace; it may take a second, never longer than the deadline, and a deadline that has passed leaves it out. Idempotent.
   virtual Result<> stop(Instant flush_deadline) = 0;

@@ -86,6 +86,98 @@ TEST_F(OwnerTest, AnIdleOwnerNoticesWithinItsInterval) {
   EXPECT_LE(runtime.now() - before, 701ms);  // the test's own time: no machine is too slow for it
 }
 
+// Where each request is paid for, an idle owner without `term` asks for nothing, ever; one with it gives its signs of life, and looks for whoever stands ready as often.
+TEST_F(OwnerTest, AtAMeteredHomeAnIdleOwnerAsksForNothing) {
+  a.options.metered = true;
+  a.options.notice_within = core::kNoLook;
+  auto owner = a.must_open();
+  ASSERT_EQ(commit(*owner, "one").kind, Kind::acknowledged);
+  const auto all = [&] {
+    std::uint64_t calls = 0;
+    for (const Call call : {Call::stat, Call::claim, Call::append, Call::read, Call::wait, Call::beat, Call::pulse}) calls += a.home.calls(call);
+    return calls;
+  };
+  const auto before = all();
+  runtime.sleep_until(in(24h));
+  EXPECT_EQ(all(), before);
+  EXPECT_EQ(commit(*owner, "two").kind, Kind::acknowledged);
+
+  b.options.metered = true;
+  b.options.notice_within = core::kNoLook;
+  b.options.liveness = true;
+  b.options.term = 20s;
+  b.options.on_successor = [](const std::string&) {};
+  auto beating = b.must_open();
+  ASSERT_EQ(commit(*beating, "three").kind, Kind::acknowledged);
+  const auto stats = b.home.calls(Call::stat), reads = b.home.calls(Call::read);
+  ASSERT_TRUE(runtime.wait_for([&] { return b.home.calls(Call::beat) >= 40; }));
+  EXPECT_LE(b.home.calls(Call::pulse), b.home.calls(Call::beat));
+  EXPECT_GE(b.home.calls(Call::pulse) + 1, b.home.calls(Call::beat)) << "who stands ready is noticed with the next sign of life";
+  EXPECT_EQ(b.home.calls(Call::stat), stats);
+  EXPECT_EQ(b.home.calls(Call::read), reads);
+}
+
+// It gave no sign of life for half a term, so somebody may have taken over: it looks by itself, though it is idle and looks for nothing else.
+TEST_F(OwnerTest, AnIdleOwnerThatWasSilentLooksWhetherItStillOwns) {
+  a.options.metered = true;
+  a.options.notice_within = core::kNoLook;
+  a.options.liveness = true;
+  a.options.term = 20s;
+  auto owner = a.must_open();
+  ASSERT_EQ(commit(*owner, "one").kind, Kind::acknowledged);
+  const auto resume = runtime.make_signal();
+  std::atomic<bool> held{false};
+  a.home.set_hook([&](const CallInfo& info) {
+    if (info.call == Call::beat && !held.exchange(true)) resume->wait_until(Instant::max());  // the process stands still here
+    return Trouble::none;
+  });
+  ASSERT_TRUE(runtime.wait_for([&] { return held.load(); }));
+  auto fresh = b.must_open();
+  runtime.sleep_until(in(30s));
+  resume->notify();
+  ASSERT_TRUE(runtime.wait_for([&] { return owner->status().reset.has_value(); }));
+  EXPECT_EQ(owner->status().reset->kind, ResetKind::fenced);
+}
+
+// What is submitted with `more` is one batch: nothing of it goes before the last, or before somebody waits.
+TEST_F(OwnerTest, WhatIsSubmittedTogetherIsOneBatch) {
+  auto owner = a.must_open();
+  ASSERT_EQ(commit(*owner, "behind the ready record").kind, Kind::acknowledged);
+  std::vector<std::size_t> batches;
+  a.home.set_hook([&](const CallInfo& info) {
+    if (has_data(info)) batches.push_back(info.batch->appends.size());
+    return Trouble::none;
+  });
+  const std::size_t rounds = 20;
+  for (std::size_t round = 0; round < rounds; ++round) {
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_TRUE(owner->submit(bytes("first"), in(1s), core::RecordKind::data, More::yes));
+      runtime.sleep_until(in(1ms));  // time passes only when the owner's thread waits, too: it had the time to send it
+    }
+    const Ticket last = *owner->submit(bytes("last"), in(1s), core::RecordKind::data, round % 2 == 0 ? More::no : More::yes);
+    EXPECT_EQ(owner->wait(last, in(30s), nullptr).kind, Kind::acknowledged);
+  }
+  EXPECT_EQ(batches, std::vector<std::size_t>(rounds, 5));
+}
+
+TEST_F(OwnerTest, ABatchThatIsFullGoesAndAConfirmTakesAlongWhatItComesAfter) {
+  a.options.max_undecided = 3;
+  auto owner = a.must_open();
+  ASSERT_EQ(commit(*owner, "0").kind, Kind::acknowledged);  // behind the ready record
+  const Ticket first = *owner->submit(bytes("1"), in(1s), core::RecordKind::data, More::yes);
+  for (const char* text : {"2", "3"}) ASSERT_TRUE(owner->submit(bytes(text), in(1s), core::RecordKind::data, More::yes));
+  ASSERT_TRUE(runtime.wait_for([&] { return data().size() == 4; })) << "a full batch waits for nobody";
+  ASSERT_TRUE(owner->submit(bytes("4"), in(1s), core::RecordKind::data, More::yes));
+  EXPECT_EQ(owner->wait(first, Instant::min(), nullptr).kind, Kind::acknowledged) << "and to ask what is there moves nothing";
+  EXPECT_EQ(data(), (Texts{"0", "1", "2", "3"}));
+  const auto confirmed = owner->confirm(in(30s));
+  ASSERT_TRUE(confirmed) << confirmed.error().message;
+  EXPECT_EQ(data(), (Texts{"0", "1", "2", "3", "4"})) << "confirmed is everything that was submitted before";
+  ASSERT_TRUE(owner->submit(bytes("5"), in(1s), core::RecordKind::data, More::yes));
+  EXPECT_TRUE(owner->stop(in(30s))) << "the end takes along what still waited for more";
+  EXPECT_EQ(data().back(), "5");
+}
+
 // S12: the home itself checks the token of each append, whatever the old owner can still reach.
 TEST_F(OwnerTest, APausedOwnerThatWakesInMidCommitIsRefused) {
   auto old = a.must_open();

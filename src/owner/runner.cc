@@ -36,6 +36,7 @@ Runner::Runner(Runtime& runtime, std::unique_ptr<core::Stream> stream, Options o
     status_.acknowledged = writer_.acknowledged();
     status_.claim_requests = opened.claim_requests;
     status_.notice = std::move(opened.notice);
+    pacing_.metered = options_.metered;
     // This owner serves from now on, at that endpoint. Nobody waits for it. The first of all (kReadySequence).
     mail_.queued.appends.push_back(core::Pending{0, core::RecordKind::control, wire::encode_ready(options_.endpoint)});
   }
@@ -54,11 +55,15 @@ void Runner::told(Ticket ticket) {
   untold_error_.reset();
 }
 
-Result<Ticket> Runner::submit(Bytes payload, Instant deadline, core::RecordKind kind) {
+// Of the mailbox: as much as one batch takes.
+bool Runner::full() const { return mail_.queued.appends.size() >= options_.max_undecided || mail_bytes_ >= options_.max_batch_bytes; }
+
+Result<Ticket> Runner::submit(Bytes payload, Instant deadline, core::RecordKind kind, More more) {
   const Wanted space{Wanted::What::space, payload.size()};
   if (kind == core::RecordKind::claim) return tl::unexpected(Error{Outcome::invalid, "a claim is not submitted: it is made by opening", {}});
   while (true) {
     Ticket ticket = 0;
+    bool gathering = false;
     {
       const Lock lock(mutex_);
       if (reset_ && guard_on(Guard::reset_final)) return tl::unexpected(reset_error());  // I7
@@ -72,10 +77,12 @@ Result<Ticket> Runner::submit(Bytes payload, Instant deadline, core::RecordKind 
         ticket = fates_.add();
         mail_bytes_ += payload.size();  // NOLINT(bugprone-use-after-move): a ticket is never 0: nothing comes round again after the move below
         mail_.queued.appends.push_back(core::Pending{ticket, kind, std::move(payload)});
+        gathering_ = more == More::yes && !full();
+        gathering = gathering_;
       }
     }
     if (ticket != 0) {
-      work_->notify();
+      if (!gathering) work_->notify();
       return ticket;
     }
     if (!wait_for(space, deadline, nullptr)) {
@@ -111,6 +118,7 @@ Fate Runner::withdraw(Ticket ticket) {
       std::string why = trouble_.empty() ? std::string("the home did not take it in time") : last_answer();
       if (why.back() != '.' && why.back() != '?') why += '.';
       number = ++withdrawals_asked_;
+      gathering_ = false;  // the machine takes back what it knows
       mail_.withdrawals.push_back(core::Withdraw{
           ticket, Error{Outcome::unavailable, fmt::format("{} It was taken back: it is not in the stream of '{}', and never will be.", why, name_), {}}});
     }
@@ -134,6 +142,7 @@ Result<Offset> Runner::confirm(Instant deadline) {
     id = ++last_confirm_;
     confirms_[id];
     mail_.queued.confirms.push_back(core::Confirm{id, fates_.last()});
+    gathering_ = false;  // what it comes after goes before it
   }
   work_->notify();
   (void)wait_for({Wanted::What::confirmed, id}, deadline, nullptr);
@@ -169,6 +178,11 @@ void Runner::reset(ResetKind kind, std::string message) {
 }
 
 void Runner::on_reset(std::function<void(const Reset&)> listener) { listeners_.add(std::move(listener)); }
+
+Pacing Runner::pacing() const {
+  const Lock lock(mutex_);
+  return pacing_;
+}
 
 Status Runner::status() const {
   const Lock lock(mutex_);
@@ -260,15 +274,19 @@ bool Runner::ready(const Wanted& wanted) const {
 // True: it is so now. False: the deadline, the interrupt, or the process is being stopped.
 bool Runner::wait_for(const Wanted& wanted, Instant deadline, const std::atomic<bool>* interrupted) {
   Signal* signal = nullptr;
+  bool gathered = false;
   {
     const Lock lock(mutex_);
     if (ready(wanted)) return true;
+    if (deadline <= Instant::min()) return false;  // it only asks what is there
     if (!free_signals_.empty()) {
       signal = free_signals_.back();
       free_signals_.pop_back();
       waiters_.push_back({wanted, signal});
     }
+    gathered = std::exchange(gathering_, false);  // whoever waits, for a fate or for space, waits for what waits for more
   }
+  if (gathered) work_->notify();
   if (signal == nullptr) {
     std::unique_ptr<Signal> made = runtime_.make_signal();
     signal = made.get();

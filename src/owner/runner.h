@@ -2,7 +2,8 @@
 //
 //   submit, confirm, reset ──▶ mailbox ──▶ owner thread: Writer::step ──▶ request (blocks) ──▶ step ──▶ answers, reset ──▶ wakes who waited for that
 //
-// While a request is out, what is submitted collects in the mailbox and goes into the next batch as a whole: group commit without a timer.
+// While a request is out, what is submitted collects in the mailbox and goes into the next batch as a whole: group commit without a timer. What is submitted with
+// More::yes stays in the mailbox until the rest of its batch is there, or somebody waits.
 // A COMMIT costs two thread switches: to the owner thread, which makes the blocking append itself, and back.
 // mutex_ guards the mailbox and the answers; it is never held across a call of a port, a listener or a log sink.
 #pragma once
@@ -22,13 +23,14 @@ class Runner : public Owner {
   Runner(Runtime& runtime, std::unique_ptr<core::Stream> stream, Options options, Opened opened);
   ~Runner() override;
 
-  Result<Ticket> submit(Bytes payload, Instant deadline, core::RecordKind kind) override ONEPEN_EXCLUDES(mutex_);
+  Result<Ticket> submit(Bytes payload, Instant deadline, core::RecordKind kind, More more) override ONEPEN_EXCLUDES(mutex_);
   Fate wait(Ticket ticket, Instant deadline, const std::atomic<bool>* interrupted) override ONEPEN_EXCLUDES(mutex_);
   Fate withdraw(Ticket ticket) override ONEPEN_EXCLUDES(mutex_);
   Result<Offset> confirm(Instant deadline) override ONEPEN_EXCLUDES(mutex_);
   void reset(ResetKind kind, std::string message) override ONEPEN_EXCLUDES(mutex_);
   void on_reset(std::function<void(const Reset&)> listener) override ONEPEN_EXCLUDES(mutex_);
   Status status() const override ONEPEN_EXCLUDES(mutex_);
+  Pacing pacing() const override ONEPEN_EXCLUDES(mutex_);
   Result<> stop(Instant flush_deadline) override ONEPEN_EXCLUDES(mutex_);
 
  private:
@@ -55,6 +57,7 @@ class Runner : public Owner {
   bool sleep_on(Signal& signal, const Wanted& wanted, Instant deadline, const std::atomic<bool>* interrupted) ONEPEN_EXCLUDES(mutex_);
   Error reset_error() const ONEPEN_REQUIRES(mutex_);
   void told(Ticket ticket) ONEPEN_REQUIRES(mutex_);
+  bool full() const ONEPEN_REQUIRES(mutex_);
   Ticket release(Instant flush_deadline) ONEPEN_EXCLUDES(mutex_);
 
   // runner_thread.cc: the owner thread's side
@@ -94,6 +97,7 @@ class Runner : public Owner {
   mutable Mutex mutex_;
   Mail mail_ ONEPEN_GUARDED_BY(mutex_);
   std::uint64_t mail_bytes_ ONEPEN_GUARDED_BY(mutex_) = 0;
+  bool gathering_ ONEPEN_GUARDED_BY(mutex_) = false;  // the appends in the mailbox wait for more
   std::uint64_t queued_bytes_ ONEPEN_GUARDED_BY(mutex_) = 0;  // in the machine, not yet sent
   Fates fates_ ONEPEN_GUARDED_BY(mutex_);
   Ticket untold_ ONEPEN_GUARDED_BY(mutex_) = 0;  // the last refused ticket that nobody was told of; 0: none
@@ -108,6 +112,7 @@ class Runner : public Owner {
   std::optional<Reset> reset_ ONEPEN_GUARDED_BY(mutex_);
   Outcome reset_outcome_ ONEPEN_GUARDED_BY(mutex_) = Outcome::unknown;
   Status status_ ONEPEN_GUARDED_BY(mutex_);
+  Pacing pacing_ ONEPEN_GUARDED_BY(mutex_){Instant::min()};
   std::string trouble_ ONEPEN_GUARDED_BY(mutex_);  // the message of the home's last refusal; empty when it answered well, or not at all
   bool stopping_ ONEPEN_GUARDED_BY(mutex_) = false;
   bool ended_ ONEPEN_GUARDED_BY(mutex_) = false;  // the owner thread has left its loop

@@ -24,7 +24,13 @@ void Runner::run() {
     if (request_) {
       const core::Request request = std::move(*request_);
       request_.reset();
+      const Instant asked = runtime_.now();
       core::Event answer = carry_out(*stream_, request);
+      if (std::holds_alternative<core::BatchAnswered>(answer)) {
+        const auto took = runtime_.now() - asked;
+        const Lock lock(mutex_);
+        pacing_.append_took = took;
+      }
       remember_trouble(answer);
       if (ONEPEN_FAILPOINT("owner.before_answer")) break;
       Mail meanwhile = take();  // first what came in while it was out, so that the next batch takes it along
@@ -48,6 +54,10 @@ Runner::Mail Runner::take() {
   Mail mail = std::move(mail_);
   mail_ = Mail{};
   mail_.leave = mail.leave;
+  if (gathering_) {
+    std::swap(mail_.queued.appends, mail.queued.appends);
+    return mail;
+  }
   queued_bytes_ += mail_bytes_;
   mail_bytes_ = 0;
   return mail;
@@ -139,6 +149,7 @@ std::vector<Signal*> Runner::publish(core::Effects& effects) {
     else reset_outcome_ = core::outcome_of(reset_->kind);
   }
   queued_bytes_ = writer_.queued_bytes();
+  pacing_.next_batch = writer_.next_batch();
   status_.acknowledged = writer_.acknowledged();
   std::vector<Signal*> wake;
   for (const Waiter& waiter : waiters_) {
@@ -169,7 +180,7 @@ bool Runner::sleep() {
   return true;
 }
 
-// Four signs of life in a term, so that a watcher misses none. Advice: nothing depends on whether one arrives.
+// So many in a term that a watcher misses none. Advice: nothing depends on whether one arrives.
 void Runner::beat_when_due() {
   if (!beat_at_ || runtime_.now() < *beat_at_) return;
   const bool over = !std::holds_alternative<core::Owning>(writer_.state());
@@ -177,15 +188,19 @@ void Runner::beat_when_due() {
     beat_at_.reset();
     return;
   }
+  const Instant due = *beat_at_;
   const std::string content = sign_of_life(++beats_, options_.term);
   (void)stream_->beat(liveness(), as_bytes(content));
-  beat_at_ = runtime_.now() + options_.term / 4;
+  const Instant now = runtime_.now();
+  beat_at_ = now + options_.term / kSignsInATerm;
+  // It stood still, or the home did not serve, for so long that somebody may have taken over: a look tells, also when nothing else asks for one.
+  if (now - due >= options_.term / 2) step(core::Queued{{}, {core::Confirm{}}});
 }
 
 // A standby that stands ready says so beside our own sign of life.
 void Runner::look_for_successor() {
   if (!ask_at_ || runtime_.now() < *ask_at_) return;
-  if (!std::holds_alternative<core::Owning>(writer_.state())) {
+  if (!beat_at_ || !std::holds_alternative<core::Owning>(writer_.state())) {
     ask_at_.reset();
     return;
   }
@@ -195,7 +210,7 @@ void Runner::look_for_successor() {
     successor_ = std::move(now);
     if (another && !successor_.empty()) options_.on_successor(successor_);
   }
-  ask_at_ = runtime_.now() + options_.notice_within;
+  ask_at_ = options_.metered ? *beat_at_ : runtime_.now() + options_.notice_within;
 }
 
 void Runner::end() {

@@ -13,6 +13,11 @@ namespace {
 constexpr int kLooksOfATerm = 100;
 constexpr std::chrono::nanoseconds kAfterFailure = std::chrono::seconds(1);
 
+std::chrono::nanoseconds look_of(const StandbyOptions& options) {
+  if (options.metered) return options.term / kSignsInATerm;
+  return std::clamp<std::chrono::nanoseconds>(options.term / kLooksOfATerm, kLeastStandbyLook, kMostStandbyLook);
+}
+
 }  // namespace
 
 std::string_view word(Chance::Why why) {
@@ -24,18 +29,12 @@ std::string_view word(Chance::Why why) {
   return {};
 }
 
-Standby::Standby(Runtime& runtime, std::string stream, std::string who, std::chrono::nanoseconds term, bool watches, Log log)
-    : runtime_(runtime),
-      stream_(std::move(stream)),
-      who_(std::move(who)),
-      look_(std::clamp<std::chrono::nanoseconds>(term / kLooksOfATerm, kLeastStandbyLook, kMostStandbyLook)),
-      watches_(watches),
-      log_(std::move(log)),
-      life_(term) {}
+Standby::Standby(Runtime& runtime, std::string stream, StandbyOptions options, Log log)
+    : runtime_(runtime), stream_(std::move(stream)), options_(std::move(options)), look_(look_of(options_)), log_(std::move(log)), life_(options_.term) {}
 
 std::chrono::nanoseconds Standby::patience() const {
-  if (announced() || asked_until_) return kAnnouncedLook;
-  return watches_ ? look_ : std::chrono::nanoseconds::max();
+  if (announced() || asked_until_) return options_.metered ? std::min<std::chrono::nanoseconds>(kMeteredAnnouncedLook, look_) : kAnnouncedLook;
+  return options_.watches ? look_ : std::chrono::nanoseconds::max();
 }
 
 void Standby::ask(Instant deadline) {
@@ -44,7 +43,7 @@ void Standby::ask(Instant deadline) {
 }
 
 std::optional<Chance> Standby::look(core::Stream& stream) {
-  if (!watches_ && !asked_until_) return {};
+  if (!options_.watches && !asked_until_) return {};
   const Instant before = runtime_.now();
   if (before < next_look_) return {};
   next_look_ = before + patience();
@@ -69,7 +68,7 @@ std::optional<Chance> Standby::judge(core::Stream& stream, const core::StreamSta
       announced_until_.reset();
       static_cast<void>(stream.beat(successor_object(stat.owner.liveness), {}));
     }
-    if (!watches_) return {};
+    if (!options_.watches) return {};
   }
   LifeWatch::Sight sight{stat.claim_id, stat.tail};
   if (can_be_asked) {
@@ -92,14 +91,14 @@ void Standby::listen(core::Stream& stream, const core::StreamStat& stat) {
   listened_ = stat.claim_id;
   const bool news = !first && now != heard_ && !now.empty();
   heard_ = std::move(now);
-  if (news) announce(stream, stat, runtime_.now() + kHandoverWithin);
+  if (news) announce(stream, stat, runtime_.now() + kHandoverWithin + handover_delay(options_.metered, options_.term));
 }
 
 void Standby::announce(core::Stream& stream, const core::StreamStat& stat, Instant until) {
-  const std::string ready = who_.substr(0, kMostSuccessorBytes);
+  const std::string ready = options_.who.substr(0, kMostSuccessorBytes);
   if (!stream.beat(successor_object(stat.owner.liveness), as_bytes(ready))) return;
   announced_until_ = until;
-  log_(LogLevel::info, fmt::format("'{}': {} is asked to hand over to {}", stream_, core::describe(core::owner_of(stat)), who_));
+  log_(LogLevel::info, fmt::format("'{}': {} is asked to hand over to {}", stream_, core::describe(core::owner_of(stat)), options_.who));
 }
 
 void Standby::failed(const Error& error) {

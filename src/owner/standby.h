@@ -15,22 +15,33 @@
 
 namespace onepen::owner {
 
-// How often a standby looks, and how often one that announced itself does.
-inline constexpr std::chrono::milliseconds kMostStandbyLook{50}, kLeastStandbyLook{5}, kAnnouncedLook{5};
+// How often a standby looks, and how often one that announced itself does. At a metered home kSignsInATerm times in a term: an owner that died right after a sign of
+// life is taken over from after the term and at most two looks.
+inline constexpr std::chrono::milliseconds kMostStandbyLook{50}, kLeastStandbyLook{5}, kAnnouncedLook{5}, kMeteredAnnouncedLook{250};
 inline constexpr std::chrono::seconds kHandoverWithin{10};  // an owner that was asked has not handed over: it is left alone again
+// How much longer that takes at a metered home: an owner looks for whoever stands ready with each sign of life only.
+inline std::chrono::nanoseconds handover_delay(bool metered, std::chrono::nanoseconds term) {
+  return metered ? 2 * term / kSignsInATerm : std::chrono::nanoseconds{};
+}
+
+struct StandbyOptions {
+  std::string who;  // for people, and the owner
+  std::chrono::nanoseconds term;
+  bool watches = true;  // claims by itself; else only when asked
+  bool metered = false;  // each request to the home is paid for (core::Pace)
+};
 
 // The moment to claim.
 struct Chance {
   enum class Why : std::uint8_t { released, silent, asked } why = Why::asked;
   std::optional<ClaimPlan> plan{};  // none: unconditional
-  std::string from{};               // the owner so far, for people; empty: there is none
+  std::string from{};  // the owner so far, for people; empty: there is none
 };
 std::string_view word(Chance::Why why);
 
 class Standby {
  public:
-  // who: for people, and the owner. watches: claims by itself; else only when asked.
-  Standby(Runtime& runtime, std::string stream, std::string who, std::chrono::nanoseconds term, bool watches, Log log);
+  Standby(Runtime& runtime, std::string stream, StandbyOptions options, Log log);
 
   // Looks once, when it is time to; nothing: go on following. What the home does not answer is no sign of death.
   std::optional<Chance> look(core::Stream& stream);
@@ -48,15 +59,15 @@ class Standby {
   bool announced() const { return announced_until_.has_value(); }
 
   Runtime& runtime_;
-  const std::string stream_, who_;
+  const std::string stream_;
+  const StandbyOptions options_;
   const std::chrono::nanoseconds look_;
-  const bool watches_;
   const Log log_;
   LifeWatch life_;
   Instant next_look_{};
   std::optional<Instant> asked_until_, announced_until_;
-  ClaimId listened_{};      // the owner whose requests are listened to
-  std::string heard_;       // its last request: an older one is not one of now
+  ClaimId listened_{};  // the owner whose requests are listened to
+  std::string heard_;  // its last request: an older one is not one of now
   std::string last_error_;
 };
 

@@ -12,7 +12,7 @@ using Kind = Fate::Kind;
 class StandbyTest : public OwnerTest {
  protected:
   Standby standby(Process& process, std::chrono::nanoseconds term, bool watches = true) {
-    return Standby(runtime, "app", "'" + process.options.info.name + "' that stands ready", term, watches, process.options.log);
+    return Standby(runtime, "app", {"'" + process.options.info.name + "' that stands ready", term, watches}, process.options.log);
   }
   // Looks until there is a chance, or until `within` is over.
   std::optional<Chance> chance_of(Standby& standby, core::Stream& stream, std::chrono::nanoseconds within) {
@@ -75,6 +75,30 @@ TEST_F(StandbyTest, ItsClaimIsConditional) {
   ASSERT_EQ(commit(*opened, "alive").kind, Kind::acknowledged);
   EXPECT_TRUE(claim(a, *chance)) << "without the rule it throws out an owner that lives";
   EXPECT_EQ(commit(*opened, "thrown out").kind, Kind::refused);
+}
+
+// Where each request is paid for: four looks and four signs in a term, and no more than the term and two looks from the owner's death.
+TEST_F(StandbyTest, AtAMeteredHomeItLooksFourTimesInATerm) {
+  b.options.liveness = true;
+  b.options.metered = true;
+  b.options.notice_within = core::kNoLook;
+  b.options.term = 8s;
+  auto owner = b.must_open();
+  ASSERT_TRUE(runtime.wait_for([&] { return b.home.calls(Call::beat) > 0; }));
+  Standby watching(runtime, "app", {"the standby", 8s, true, true}, a.options.log);
+  const auto stream = a.home.stream(app);
+  const auto looks = [&] { return a.home.calls(Call::stat) + a.home.calls(Call::pulse); };
+  const auto before = looks();
+  EXPECT_FALSE(chance_of(watching, *stream, 80s));
+  EXPECT_LE(looks() - before, 3 * 41u) << "the stream, the sign of life, and whether an admin asked for a handover";
+  EXPECT_GE(a.home.calls(Call::stat), 39u);
+  b.home.set_hook([](const CallInfo&) { return Trouble::unavailable; });  // cut off: no sign of life from here on
+  const Instant from = runtime.now();
+  const auto chance = chance_of(watching, *stream, 60s);
+  ASSERT_TRUE(chance);
+  EXPECT_EQ(chance->why, Chance::Why::silent);
+  EXPECT_LE(runtime.now() - from, 12s + 100ms);
+  EXPECT_GE(runtime.now() - from, 6s) << "a whole term after the last sign, which is a quarter of it ago at most";
 }
 
 TEST_F(StandbyTest, SignsOfLifeKeepItAway) {

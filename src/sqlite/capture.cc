@@ -216,7 +216,7 @@ Result<> Capture::submit(Work& work, Bytes part) {
   // The limit is on standing still: a commit of a gigabyte may take as long as it makes progress.
   work.deadline = runtime_.now() + work.timeout;
   work.sent_bytes += part.size();
-  auto ticket = work.ours.owner->submit(std::move(part), work.deadline);
+  auto ticket = work.ours.owner->submit(std::move(part), work.deadline, core::RecordKind::data, owner::More::yes);  // until decide() waits
   if (ONEPEN_FAILPOINT("capture.after_part")) return tl::unexpected(Error{Outcome::unavailable, "A failpoint refused a part of the commit.", {}});
   if (!ticket) {
     // Parts before this one may be in the stream; without a last part they are void (commit_frame.h).

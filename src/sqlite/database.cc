@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <onepen/database.h>
 
 #include <mutex>
@@ -35,7 +37,9 @@ Result<OpenSettings> api_settings(std::string_view url, std::string_view name, c
     if (key == "cache_root" && !options.cache_root.empty()) return options.cache_root;
     if (key == "owner") return options.owner_name;
     if (key == "page_size") return std::to_string(options.page_size);
-    if (key == "notice_within") return std::to_string(options.notice_within.count());
+    if (key == "notice_within" && options.notice_within) return std::to_string(options.notice_within->count());
+    if (key == "max_linger" && options.max_linger) return std::to_string(options.max_linger->count());
+    if (key == "max_objects_per_second" && options.max_objects_per_second) return fmt::format("{}", *options.max_objects_per_second);
     if (key == "commit_timeout") return std::to_string(options.commit_timeout.count());
     if (key == "reads" && options.confirm_reads) return "confirmed";
     if (key == "term" && options.term) return std::to_string(options.term->count());

@@ -14,6 +14,8 @@ namespace {
 // is then seen so much later, once.
 constexpr std::chrono::seconds kQuietAfter{5}, kRarest{1};
 constexpr int kQuietShare = 20;
+// Where each look is paid for: half of the time for which nothing came, so that a dozen looks lead from a busy database to the rarest pace.
+constexpr int kPaidQuietShare = 2;
 // The followers of a process that are up to date take an eighth of one core together, however many there are: each rests, between two batches, as long as all of them
 // need for seven (kRestShare). One alone rests for a millisecond or two; many rest up to kRarest, and more commits make one batch. Measured is the quickest of the last
 // batches: one that waited for a disk, or for a core, took nothing from anybody meanwhile. Whoever waits for an offset ends the rest.
@@ -90,7 +92,10 @@ void Follow::run() {
       if ((*more)->up_to_date && !asked_.load()) pause(std::min<std::chrono::nanoseconds>(share * quickest, kRarest));
       continue;
     }
-    if (const auto quiet = now - last_news; quiet > kQuietAfter) {
+    const auto quiet = now - last_news;
+    if (manners_.pace.metered) {
+      if (!asked_.load()) pause(std::clamp(quiet / kPaidQuietShare, manners_.pace.first_look, manners_.pace.last_look));
+    } else if (quiet > kQuietAfter) {
       pause(std::min<std::chrono::nanoseconds>(quiet / kQuietShare, kRarest));
     } else if (!asked_.load()) {
       static_cast<void>(stream_->wait(position_, now + least_of(manners_.look)));  // what it fails of, the next read says

@@ -39,6 +39,7 @@ enum class FollowTurn : std::uint8_t {
 };
 struct FollowManners {
   std::chrono::nanoseconds look = kFollowLook;  // how long one wait for more lasts; then the home is asked anew
+  core::Pace pace{};  // of the home; where each look is paid for it reads at this pace, in place of waits
   std::function<FollowTurn(core::Stream&)> turn{};  // after each read; `stream` is that thread's
   std::function<std::chrono::nanoseconds()> patience{};  // until the next turn, at most
   std::shared_ptr<std::atomic<int>> company = std::make_shared<std::atomic<int>>(0);  // how many follow in this process, with this one

@@ -11,9 +11,6 @@
 namespace onepen::sqlite {
 namespace {
 
-// Between two batches more commits collect, so that sending does not take the second core and the disk from the one who commits. synced() ends it at once.
-constexpr std::chrono::nanoseconds kFirstLinger = std::chrono::milliseconds(1), kLastLinger = std::chrono::milliseconds(20);
-constexpr std::uint64_t kNoLingerBytes = 4u << 20;  // with so much pending there is no time to lose
 constexpr std::chrono::nanoseconds kFirstPause = std::chrono::milliseconds(50), kLastPause = std::chrono::seconds(2);
 // Handing over: writers inside end, and what is pending is sent, within this; then the successor claims within that.
 constexpr std::chrono::seconds kDrainWithin{5}, kSuccessorWithin{3};
@@ -64,13 +61,13 @@ class Keeper::GoingOn final : public owner::Fold {
   Offset position_;
 };
 
-Keeper::Keeper(Runtime& runtime, io::Disk& disk, Copy& copy, WalHold& hold, KeeperDesk& desk, std::string name, bool local, Log log)
+Keeper::Keeper(Runtime& runtime, io::Disk& disk, Copy& copy, WalHold& hold, KeeperDesk& desk, std::string name, const KeeperOptions& options, Log log)
     : runtime_(runtime),
       copy_(copy),
       hold_(hold),
       desk_(desk),
       name_(std::move(name)),
-      local_(local),
+      options_(options),
       log_(std::move(log)),
       sender_(runtime, disk, copy, hold) {}
 
@@ -150,17 +147,27 @@ void Keeper::run() {
       continue;
     }
     if (hold_.pending()) send(now);
-    else if (!hold_.rest(local_ ? sender_.taken() : UINT64_MAX, Instant::max())) return;
+    else if (!hold_.rest(options_.local ? sender_.taken() : UINT64_MAX, Instant::max())) return;
   }
 }
 
+// Between two batches more commits collect: fewer objects, and sending does not take the second core and the disk from the one who commits. synced() ends it.
+void Keeper::linger(const owner::Owner& owner) {
+  const owner::Pacing pacing = owner.pacing();
+  if (!linger_) linger_.emplace(options_.max_linger.value_or(pacing.metered ? kMeteredLinger : kDirectoryLinger));
+  const WalHold::View view = hold_.view();
+  const Instant at = linger_->send_at({view.pending(), std::uint64_t{view.pending_frames()} * copy_.state().page_size});
+  if (at == Instant::min()) return;
+  const Instant until = std::max(at, pacing.next_batch);
+  if (until > runtime_.now()) hold_.linger(until);
+}
+
 void Keeper::send(const Ownership& now) {
-  const std::uint64_t waiting = std::uint64_t{hold_.view().pending_frames()} * copy_.state().page_size;
-  if (linger_.count() > 0 && waiting < kNoLingerBytes) hold_.linger(runtime_.now() + linger_);
+  linger(*now.owner);
   const auto done = sender_.work(*now.owner, now.incarnation, stop_, [this](std::uint64_t bytes) { desk_.sent(bytes); });
   if (done) {
     backoff_ = {};
-    linger_ = sender_.last_batch() > 1 ? std::clamp(linger_ * 2, kFirstLinger, kLastLinger) : linger_ / 2;
+    if (sender_.last_batch() > 0) linger_->answered(runtime_.now(), sender_.last_batch(), now.owner->pacing().append_took);
     set_trouble({});
     return;
   }
@@ -204,6 +211,7 @@ void Keeper::hand_over_now() {
   }
   log_(LogLevel::info, fmt::format("'{}' is being handed over to {}", name_, to));
   const Instant deadline = runtime_.now() + kDrainWithin;
+  const WalHold::Urgent urgent(hold_);  // nobody can write meanwhile
   bool drained = desk_.drain(to, deadline);
   while (drained && hold_.pending()) {
     if (runtime_.now() >= deadline || stop_.load() || desk_.is_reset() || history_changed_.load()) drained = false;

@@ -51,10 +51,17 @@ class KeeperDesk {
   virtual std::unique_ptr<core::Stream> session() = 0;
 };
 
+inline constexpr std::chrono::milliseconds kDirectoryLinger{20}, kMeteredLinger{250};
+
+struct KeeperOptions {
+  bool local = false;  // durability=local
+  std::optional<std::chrono::nanoseconds> max_linger{};  // none: kDirectoryLinger or kMeteredLinger
+};
+
 class Keeper final : public OwnerSeat {
  public:
-  // durability=local or not; everything else outlives it.
-  Keeper(Runtime& runtime, io::Disk& disk, Copy& copy, WalHold& hold, KeeperDesk& desk, std::string name, bool local, Log log);
+  // Everything outlives it.
+  Keeper(Runtime& runtime, io::Disk& disk, Copy& copy, WalHold& hold, KeeperDesk& desk, std::string name, const KeeperOptions& options, Log log);
   ~Keeper() override;  // stop()
   // Starts its thread. owner null: offline. Errors: state_mismatch: an owner without an incarnation.
   Result<> begin(std::shared_ptr<owner::Owner> owner);
@@ -81,6 +88,7 @@ class Keeper final : public OwnerSeat {
  private:
   class GoingOn;
   void run();
+  void linger(const owner::Owner& owner);
   void send(const Ownership& now);
   void hand_over_now();
   void claim();
@@ -93,11 +101,12 @@ class Keeper final : public OwnerSeat {
   WalHold& hold_;
   KeeperDesk& desk_;
   const std::string name_;  // of the database
-  const bool local_;
+  const KeeperOptions options_;
   const Log log_;
   LocalSender sender_;
   std::atomic<bool> stop_{false}, history_changed_{false}, hand_over_{false};
-  std::chrono::nanoseconds linger_{0}, backoff_{0};
+  std::optional<core::Linger> linger_;  // once there is an owner: it knows the home
+  std::chrono::nanoseconds backoff_{0};
   std::vector<ClaimId> sent_claims_;  // self-claims that nobody answered; keeper's thread
   mutable Mutex mutex_;
   Ownership now_ ONEPEN_GUARDED_BY(mutex_);

@@ -103,7 +103,8 @@ Result<> LocalSender::send_next(owner::Owner& owner, const Incarnation& incarnat
     flying.bytes += part.size();
     ++flying.parts;
     if (ONEPEN_FAILPOINT("sender.before_submit")) return tl::unexpected(Error{Outcome::unavailable, "A failpoint refused a part of the commit.", {}});
-    auto ticket = owner.submit(std::move(part), Instant::max());
+    // What was published together goes together: the first of it must not leave alone, as a batch of its own, while the rest is encoded.
+    auto ticket = owner.submit(std::move(part), Instant::max(), core::RecordKind::data, owner::More::yes);
     if (!ticket) return tl::unexpected(ticket.error());
     flying.last = *ticket;
     return {};

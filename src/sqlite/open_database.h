@@ -61,7 +61,7 @@ enum class TakeOver : std::uint8_t {
   gently,   // an owner that can be asked (term=) hands over first, and nobody's COMMIT is refused for want of an owner longer than it takes
 };
 
-inline constexpr std::chrono::seconds kGentleWithin{5};  // then take_over(gently) claims all the same
+inline constexpr std::chrono::seconds kGentleWithin{5};  // then, or at a metered home somewhat later, take_over(gently) claims all the same
 
 class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
  public:
@@ -135,6 +135,7 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
   // Following thread (open_database_standby.cc).
   FollowTurn take_turn(core::Stream& stream);
   Result<> claim_as_follower(const owner::Chance& chance);
+  std::chrono::nanoseconds gentle_within() const;
   Keeper* keeper() const { return keeper_now_.load(std::memory_order_acquire); }
   Caretaker* caretaker() const { return caretaker_now_.load(std::memory_order_acquire); }
   Result<> start_offline(const Error& why);

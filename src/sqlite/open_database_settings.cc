@@ -13,8 +13,9 @@ namespace onepen::sqlite {
 namespace {
 
 // Ours, then SQLite's own. Others are refused: a typing error in `takeover` must not open a database that takes over.
-constexpr std::array kOurs = {"home",    "takeover", "notice_within",     "commit_timeout", "page_size",   "owner",         "cache_root", "durability",
-                              "offline", "reads",    "max_pending_bytes", "snapshot_after", "close_flush", "max_staleness", "term",       "standby"};
+constexpr std::array kOurs = {"home",        "takeover",      "notice_within", "commit_timeout", "page_size",         "owner",
+                              "cache_root",  "durability",    "offline",       "reads",          "max_pending_bytes", "snapshot_after",
+                              "close_flush", "max_staleness", "term",          "standby",        "max_linger",        "max_objects_per_second"};
 constexpr std::array kSqlites = {"vfs", "mode", "cache", "psow", "modeof", "nolock", "immutable", "readonly_shm"};
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 50;
 constexpr std::chrono::milliseconds kLongest{std::chrono::hours(24)};
@@ -34,13 +35,27 @@ std::optional<std::uint64_t> read_number(std::string_view text) {
   return value;
 }
 
-Result<> read_duration_into(const Parameter& parameter, std::string_view key, std::chrono::milliseconds& out, std::chrono::milliseconds least) {
+Result<> read_duration_into(const Parameter& parameter, std::string_view key, std::chrono::milliseconds& out, std::chrono::milliseconds least,
+                            std::chrono::milliseconds most = kLongest) {
   const auto text = parameter(key);
   if (!text) return {};
   const auto value = read_duration(*text);
-  if (!value || *value < least || *value > kLongest)
-    return bad_setting(fmt::format("{}='{}' is no time: write 250ms, 30s or 2m ({}ms to 24h).", key, *text, least.count()));
+  if (!value || *value < least || *value > most)
+    return bad_setting(fmt::format("{}='{}' is no time: write 250ms, 30s or 2m ({}ms to {}).", key, *text, least.count(),
+                                   most == kLongest ? std::string("24h") : fmt::format("{}s", most.count() / 1000)));
   out = *value;
+  return {};
+}
+
+Result<> read_rate_into(const Parameter& parameter, std::string_view key, double& out) {
+  const auto text = parameter(key);
+  if (!text) return {};
+  double value = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value, std::chars_format::fixed);
+  if (error != std::errc() || end != text->data() + text->size() || !(value >= kLeastObjectsPerSecond && value <= kMostObjectsPerSecond))
+    return bad_setting(fmt::format("{}='{}' is no number of objects a second: write one like 10 or 0.5 ({} to {}).", key, *text, kLeastObjectsPerSecond,
+                                   kMostObjectsPerSecond));
+  out = value;
   return {};
 }
 
@@ -63,6 +78,17 @@ Result<> read_switch_into(const Parameter& parameter, std::string_view key, bool
   return {};
 }
 
+// With durability=replicated a COMMIT waits for the bound, and gives up after commit_timeout.
+Result<> read_objects_per_second(const Parameter& parameter, OpenSettings& settings) {
+  if (const auto done = read_rate_into(parameter, "max_objects_per_second", settings.max_objects_per_second); !done) return done;
+  const double seconds = std::chrono::duration<double>(settings.commit_timeout).count();
+  if (settings.max_objects_per_second == 0 || settings.durability == DurabilityMode::local || settings.max_objects_per_second * seconds >= 1) return {};
+  return bad_setting(
+      fmt::format("max_objects_per_second={} lets a COMMIT wait {:.0f} s, longer than commit_timeout={}ms: raise one of them, or open with "
+                  "durability=local.",
+                  settings.max_objects_per_second, 1 / settings.max_objects_per_second, settings.commit_timeout.count()));
+}
+
 // When COMMIT returns, and what follows from it.
 Result<> read_durability(const Parameter& parameter, OpenSettings& settings) {
   if (const auto text = parameter("durability")) {
@@ -76,6 +102,11 @@ Result<> read_durability(const Parameter& parameter, OpenSettings& settings) {
   if (settings.offline && settings.confirm_reads)
     return bad_setting("offline=1 does not go with reads=confirmed: each read would have to be confirmed by the home.");
   if (const auto done = read_size_into(parameter, "max_pending_bytes", settings.max_pending_bytes, kLeastMaxPendingBytes); !done) return done;
+  if (parameter("max_linger")) {
+    if (const auto done = read_duration_into(parameter, "max_linger", settings.max_linger.emplace(), std::chrono::milliseconds(0), kMostLinger); !done)
+      return done;
+  }
+  if (const auto done = read_objects_per_second(parameter, settings); !done) return done;
   if (const auto done = read_size_into(parameter, "snapshot_after", settings.snapshot_after, 0); !done) return done;
   return read_duration_into(parameter, "close_flush", settings.close_flush, std::chrono::milliseconds(0));
 }
@@ -119,7 +150,9 @@ Result<> read_choices(const Parameter& parameter, OpenSettings& settings) {
   if (const auto done = only(parameter, "nolock", "0"); !done) return done;
   if (const auto done = only(parameter, "immutable", "0"); !done) return done;
   constexpr std::chrono::milliseconds kLeast{1};
-  if (const auto done = read_duration_into(parameter, "notice_within", settings.notice_within, kLeast); !done) return done;
+  if (parameter("notice_within")) {
+    if (const auto done = read_duration_into(parameter, "notice_within", settings.notice_within.emplace(), kLeast); !done) return done;
+  }
   if (const auto done = read_duration_into(parameter, "commit_timeout", settings.commit_timeout, kLeast); !done) return done;
   return read_durability(parameter, settings);
 }

@@ -23,6 +23,9 @@ enum class DurabilityMode : std::uint8_t { replicated, local };  // when COMMIT 
 std::string_view word(DurabilityMode mode);
 
 inline constexpr std::chrono::milliseconds kDefaultTerm{30'000}, kLeastTerm{100};
+inline constexpr std::chrono::milliseconds kDefaultNoticeWithin{1'000};
+inline constexpr std::chrono::milliseconds kMostLinger{60'000};
+inline constexpr double kLeastObjectsPerSecond = 0.1, kMostObjectsPerSecond = 10'000;
 inline constexpr std::uint64_t kLeastMaxPendingBytes = std::uint64_t{64} << 10;
 inline constexpr std::uint64_t kDefaultMaxPendingBytes = std::uint64_t{1} << 30;
 
@@ -31,13 +34,18 @@ struct OpenSettings {
   std::optional<StreamName> name;  // always there in settings that were read
   bool follower = false;           // mode=ro: reads only, claims nothing
   owner::TakeoverMode takeover = owner::TakeoverMode::always;
-  std::chrono::milliseconds notice_within{1'000}, commit_timeout{30'000};
+  // How soon an idle owner notices that it was fenced. None: kDefaultNoticeWithin, and at a metered home it does not look.
+  std::optional<std::chrono::milliseconds> notice_within{};
+  std::chrono::milliseconds commit_timeout{30'000};
   std::uint32_t page_size = kDefaultPageSize;  // of a database that is made
   std::string owner_name;
   bool confirm_reads = false;
   DurabilityMode durability = DurabilityMode::replicated;
   bool offline = false;  // when the home is out of reach, open from the local copy alone (durability=local only)
   std::uint64_t max_pending_bytes = kDefaultMaxPendingBytes;  // of the WAL, in commits that are not in the stream yet; above it COMMIT waits, then is refused
+  // durability=local: how long a commit waits for others before it is sent. None: as keeper.h says, by home.
+  std::optional<std::chrono::milliseconds> max_linger{};
+  double max_objects_per_second = 0;  // of the log; 0: no bound
   std::uint64_t snapshot_after = 0;  // bytes of log since the newest snapshot that make a new one; 0: as many as the database has, at least 8 MiB
   // An owner: gives signs of life, so that a standby, or an open with takeover=if-dead, can tell within it that it is gone. A standby, and takeover=if-dead: watches so
   // long. None: an owner gives no signs; kDefaultTerm.

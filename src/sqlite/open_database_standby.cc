@@ -30,7 +30,7 @@ FollowTurn OpenDatabase::take_turn(core::Stream& stream) {
   if (wish && (wish->how == TakeOver::at_once || (wish->until && now >= *wish->until))) {
     chance = owner::Chance{};
   } else {
-    if (wish && !wish->until) standby_->ask(wish->until.emplace(now + kGentleWithin));
+    if (wish && !wish->until) standby_->ask(wish->until.emplace(now + gentle_within()));
     chance = standby_->look(stream);
   }
   if (!chance) return FollowTurn::go_on;
@@ -88,6 +88,10 @@ Result<> OpenDatabase::claim_as_follower(const owner::Chance& chance) {
   return {};
 }
 
+std::chrono::nanoseconds OpenDatabase::gentle_within() const {
+  return kGentleWithin + owner::handover_delay(home_->pace().metered, settings_.term.value_or(kDefaultTerm));
+}
+
 Result<> OpenDatabase::take_over(const OpenSettings& as, TakeOver how) {
   auto wish = std::make_shared<Wish>(Wish{as, how});
   const auto ended = [&] { return reset_flag() || (follow_ && follow_->status().ended); };
@@ -99,7 +103,7 @@ Result<> OpenDatabase::take_over(const OpenSettings& as, TakeOver how) {
     if (!follower()) break;
     if (follow_) follow_->wake();
     const Instant before = environment_.runtime->now();
-    const bool decided = wishes_.wait(before + kGentleWithin, [&] {
+    const bool decided = wishes_.wait(before + gentle_within(), [&] {
       const Lock lock(mutex_);
       return wish->answer.has_value() || wish_ == nullptr;
     }) || ended();

@@ -59,10 +59,13 @@ Result<> OpenDatabase::start_following() {
         Outcome::not_found, fmt::format("There is no database '{}' at {} (mode=ro opens only what is there).", settings_.name->text(), home_->url()), {}});
   if (auto live = copy_->go_live(environment_.live); !live) return live;
   const ProcessIdentity us = environment_.runtime->identity();
-  standby_ =
-      std::make_unique<owner::Standby>(*environment_.runtime, settings_.name->text(), core::describe(Owner{{}, settings_.owner_name, us.host, {}, us.pid}),
-                                       settings_.term.value_or(kDefaultTerm), settings_.standby, environment_.log);
+  const core::Pace pace = home_->pace();
+  standby_ = std::make_unique<owner::Standby>(*environment_.runtime, settings_.name->text(),
+                                              owner::StandbyOptions{core::describe(Owner{{}, settings_.owner_name, us.host, {}, us.pid}),
+                                                                    settings_.term.value_or(kDefaultTerm), settings_.standby, pace.metered},
+                                              environment_.log);
   FollowManners manners;
+  manners.pace = pace;
   manners.look = std::min<std::chrono::nanoseconds>(kFollowLook, settings_.max_staleness.value_or(kFollowLook) / 2);
   manners.turn = [this](core::Stream& at) { return take_turn(at); };
   manners.patience = [this] { return standby_->patience(); };
@@ -90,7 +93,11 @@ owner::Options OpenDatabase::owner_options(const OpenSettings& settings) {
   owner::Options options;
   options.info = describe_us(*environment_.runtime, settings);
   options.takeover = settings.takeover;
-  options.notice_within = settings.notice_within;
+  const bool metered = home_->pace().metered;
+  if (settings.notice_within) options.notice_within = *settings.notice_within;
+  else options.notice_within = metered ? core::kNoLook : std::chrono::nanoseconds(kDefaultNoticeWithin);
+  options.metered = metered;
+  options.max_objects_per_second = settings.max_objects_per_second;
   options.progress = settings.progress;
   options.log = environment_.log;
   options.interrupted = &closing_;
@@ -168,7 +175,8 @@ Result<> OpenDatabase::start_offline(const Error& why) {
 Result<> OpenDatabase::start_capture(std::shared_ptr<owner::Owner> owner) {
   page_size_ = copy_->state().page_size;
   KeeperDesk& desk = *this;
-  keeper_ = std::make_unique<Keeper>(*environment_.runtime, *environment_.disk, *copy_, hold_, desk, settings_.name->text(), local(), environment_.log);
+  keeper_ = std::make_unique<Keeper>(*environment_.runtime, *environment_.disk, *copy_, hold_, desk, settings_.name->text(),
+                                     KeeperOptions{local(), settings().max_linger}, environment_.log);
   capture_ = std::make_unique<Capture>(*environment_.runtime, *copy_, *keeper_, hold_, *this, settings().max_pending_bytes);
   if (auto found = find_wal(); !found) return found;
   CaretakerSeat& seat = *this;

@@ -22,6 +22,7 @@ import json
 import re
 import ssl
 import sys
+import time
 import urllib.parse
 
 LINE = 64 << 10
@@ -139,7 +140,7 @@ class Proxy:
         method, target, _ = request.first.split(" ", 2)
         target = urllib.parse.unquote(target)
         entry = {"id": len(self.log), "client": name, "method": method, "target": target, "size": len(request.body), "server": None, "status": None, "rule": None,
-                 "if_none_match": request.header("if-none-match"), "state": "came"}
+                 "if_none_match": request.header("if-none-match"), "state": "came", "at": time.monotonic()}
         self.log.append(entry)
         rule = next((rule for rule in self.rules.values() if rule.acts(method, target, name)), None)
         do = rule.do if rule else None

@@ -134,8 +134,10 @@ TEST_F(CaptureTest, WhatCannotBeCapturedIsRefusedClearly) {
 
 TEST_F(CaptureTest, AWrongParameterIsRefusedWithTheKnownOnes) {
   Sql db;
-  for (const char* more : {"&take_over=never", "&takeover=maybe", "&durability=sometimes", "&max_pending_bytes=1X", "&max_pending_bytes=1", "&offline=2",
-                           "&page_size=1000", "&commit_timeout=soon", "&offline=1", "&reads=fast", "&nolock=1"}) {
+  for (const char* more :
+       {"&take_over=never", "&takeover=maybe", "&durability=sometimes", "&max_pending_bytes=1X", "&max_pending_bytes=1", "&offline=2", "&page_size=1000",
+        "&commit_timeout=soon", "&offline=1", "&reads=fast", "&nolock=1", "&max_linger=2m", "&max_linger=-1", "&max_objects_per_second=0",
+        "&max_objects_per_second=fast", "&max_objects_per_second=1e3", "&max_objects_per_second=20000", "&max_objects_per_second=0.5&commit_timeout=1s"}) {
     EXPECT_NE(db.open(uri("a", more)), SQLITE_OK) << more;
     const std::string sentence = sqlite::last_refusal();
     EXPECT_GT(sentence.size(), 30u) << more;

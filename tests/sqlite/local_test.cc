@@ -33,6 +33,45 @@ TEST_F(LocalTest, CommitDoesNotWaitForTheHomeAndClosingSends) {
   EXPECT_EQ(elsewhere.ok("SELECT count(*) FROM t"), "50");
 }
 
+// What was committed while the home was busy goes as one object, whatever the sender needs for encoding it: the first of it does not leave alone.
+TEST_F(LocalTest, CommitsThatWaitedTogetherAreOneObject) {
+  const Sql db(local("a", "&max_linger=0"));
+  db.ok("CREATE TABLE t(x); SELECT onepen_synced()");
+  std::mutex mutex;
+  std::map<std::string, std::size_t> objects;  // appends in each, by attempt
+  std::atomic<bool> busy{true};
+  world().set_hook([&](const CallInfo& call) {
+    if (call.call != Call::append) return Trouble::none;
+    const std::lock_guard lock(mutex);
+    objects[to_text(call.batch->attempt)] = call.batch->appends.size();
+    return busy.load() ? Trouble::unavailable : Trouble::none;
+  });
+  constexpr std::size_t kCommits = 60;
+  for (std::size_t i = 0; i < kCommits; ++i) db.ok("INSERT INTO t VALUES (randomblob(3000))");
+  busy = false;
+  until([&] { return pending(db) == 0; });
+  world().set_hook({});
+  EXPECT_LE(objects.size(), 2u) << "one that was on its way already, and the rest";
+  std::size_t appends = 0;
+  for (const auto& [attempt, count] : objects) appends += count;
+  EXPECT_EQ(appends, kCommits);
+  db.ok("SELECT onepen_synced()");
+  expect_rebuilds(db);
+}
+
+TEST_F(LocalTest, SyncedWaitsForNoLinger) {
+  const Sql db(local("a", "&max_linger=60s&commit_timeout=40s"));
+  db.ok("CREATE TABLE t(x); SELECT onepen_synced()");
+  hold_home();
+  for (int i = 0; i < 20; ++i) db.ok("INSERT INTO t VALUES (1)");  // company: from here on it lingers
+  free_home();
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 20; ++i) db.ok("INSERT INTO t VALUES (2)");
+    EXPECT_EQ(db.run("SELECT onepen_synced()").code, SQLITE_OK) << round;
+  }
+  EXPECT_EQ(pending(db), 0u);
+}
+
 TEST_F(LocalTest, EveryKindOfTransactionIsTheSameElsewhere) {
   const Sql db(local()), other(local());
   db.ok("PRAGMA cache_size = 5; PRAGMA wal_autocheckpoint = 20; CREATE TABLE t(id INTEGER PRIMARY KEY, x); CREATE INDEX i ON t(x)");

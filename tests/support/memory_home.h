@@ -44,6 +44,7 @@ class MemoryHome : public core::Home {
   std::unique_ptr<core::Stream> stream(const StreamName&) override;
   Result<std::vector<std::string>> list(const std::string& prefix) override;
   const std::string& url() const override;
+  core::Pace pace() const override { return {}; }
 
   // Of this handle (process) only. Replaces the hook before it.
   void set_hook(Hook hook);

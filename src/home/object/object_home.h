@@ -18,8 +18,7 @@ namespace onepen::home {
 
 struct ObjectHomeOptions {
   std::string url;  // without secrets; for messages and as the home's name
-  // wait() asks again after poll_min, then ever more rarely up to poll_max while nothing comes.
-  std::chrono::nanoseconds poll_min{std::chrono::milliseconds(1)}, poll_max{std::chrono::milliseconds(50)};
+  core::Pace pace{};  // of wait(), and of whoever looks by itself
   // Runs once before the first claim through this home, and again until it succeeds: the place is made, and proves that it can fence. Its error refuses the
   // claim. May be empty.
   std::function<Result<>()> prepare_writing{};

@@ -213,7 +213,7 @@ Answer<bool> ObjectStream::wait(const Offset& from, Instant deadline) {
   auto start = steadily([&] { return start_of(from); });
   if (!start) return tl::unexpected(start.error());
   const auto& at = start->at;
-  auto pause = place_.options.poll_min;
+  auto pause = place_.options.pace.first_look;
   for (;;) {
     if (fold_.state().presence != core::Presence::absent && (!at || fold_.state().tail > *at)) return true;
     const auto there = store_.has(log_folder_ + "/" + object_name(fold_.next_id()));
@@ -231,7 +231,7 @@ Answer<bool> ObjectStream::wait(const Offset& from, Instant deadline) {
     if (now >= deadline) return false;
     place_.runtime.sleep_until(std::min(deadline, now + pause));
     if (place_.runtime.now() <= now) return false;  // the process is being stopped: sleeping ends at once
-    pause = std::min<std::chrono::nanoseconds>(pause + pause / 2, place_.options.poll_max);
+    pause = std::min<std::chrono::nanoseconds>(pause + pause / 2, place_.options.pace.last_look);
   }
 }
 

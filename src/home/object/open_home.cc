@@ -96,8 +96,7 @@ Result<std::unique_ptr<core::Home>> open_bucket_home(Runtime& runtime, const std
   if (!bucket) return tl::unexpected(bucket.error());
   ObjectHomeOptions options;
   options.url = bucket->name;
-  options.poll_min = kBucketPollMin;
-  options.poll_max = kBucketPollMax;
+  options.pace = {true, kBucketPollMin, kBucketPollMax};
   options.prepare_writing = [&runtime, &store = *bucket->store] { return probe_once(runtime, store); };  // the home has the store, and these options
   return make_object_home(runtime, std::move(bucket->store), std::move(options));
 }
