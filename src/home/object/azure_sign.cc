@@ -28,6 +28,10 @@ std::string part_of(std::string_view connection, std::string_view name) {
 
 tl::unexpected<Error> no_azure_keys(std::string message) { return tl::unexpected(Error{Outcome::unauthorised, std::move(message), {}}); }
 
+tl::unexpected<Error> no_azure_account() {
+  return no_azure_keys("The storage account has no name here: set AZURE_STORAGE_ACCOUNT, or write account= in the URL.");
+}
+
 Result<AzureKeys> take_connection(std::string_view connection, AzureKeys keys) {
   if (keys.account.empty()) keys.account = part_of(connection, "AccountName");
   keys.endpoint = part_of(connection, "BlobEndpoint");
@@ -44,13 +48,25 @@ Result<AzureKeys> take_connection(std::string_view connection, AzureKeys keys) {
 
 }  // namespace
 
-Result<AzureKeys> azure_keys(const Environment& environment, const std::string& credential, const std::string& account) {
+Result<AzureKeys> azure_keys(const Environment& environment, const std::string& credential, const std::string& account,
+                             const std::function<Result<std::string>()>& identity) {
   AzureKeys keys;
   keys.account = account.empty() ? environment("AZURE_STORAGE_ACCOUNT") : account;
   std::string given = credential.empty() ? environment("ONEPEN_CREDENTIAL") : credential;
   if (given.empty()) given = environment("AZURE_STORAGE_CONNECTION_STRING");
   if (given.empty()) given = environment("AZURE_STORAGE_KEY");
   if (given.empty()) given = environment("AZURE_STORAGE_SAS_TOKEN");
+  if (given.empty() && identity) {
+    auto token = identity();
+    if (!token)
+      return no_azure_keys(
+          "There are no credentials for this container. Looked at ONEPEN_CREDENTIAL, AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN "
+          "and the identity of this machine or pod: " +
+          token.error().message);
+    keys.bearer = std::move(*token);
+    if (keys.account.empty()) return no_azure_account();
+    return keys;
+  }
   if (given.empty())
     return no_azure_keys(
         "There are no credentials for this container. Looked at ONEPEN_CREDENTIAL, AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY and AZURE_STORAGE_SAS_TOKEN.");
@@ -67,7 +83,7 @@ Result<AzureKeys> azure_keys(const Environment& environment, const std::string& 
     keys.key = as_text(*key);
   }
   if (keys.sas.starts_with('?')) keys.sas.erase(0, 1);
-  if (keys.account.empty()) return no_azure_keys("The storage account has no name here: set AZURE_STORAGE_ACCOUNT, or write account= in the URL.");
+  if (keys.account.empty()) return no_azure_account();
   return keys;
 }
 
