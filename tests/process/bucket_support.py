@@ -154,7 +154,8 @@ class BucketHome(str):
         return BucketHome(self.server, self.prefix, port)
 
     def ids(self, name="app"):
-        return [int(key.rpartition("/")[2]) for key in self.server.client().keys(f"{self.prefix}/{name}{LOG}")]
+        names = [key.rpartition("/")[2] for key in self.server.client().keys(f"{self.prefix}/{name}{LOG}")]
+        return [int(text) for text in names if text.isdigit()]
 
     def log_contents(self, name="app"):
         client = self.server.client()
