@@ -42,7 +42,11 @@ Error no_answer_error(const BucketAsked& asked, const io::HttpFailure& failure) 
                  "your own authority name its bundle in AWS_CA_BUNDLE or SSL_CERT_FILE.");
     case io::HttpFault::timed_out: return say("the endpoint took too long", "It is asked again when the home is used again.");
     case io::HttpFault::too_large: return say("the answer is longer than anything Onepen keeps there", "Is this object Onepen's?");
-    case io::HttpFault::broken: break;
+    case io::HttpFault::broken:
+      if (!failure.answer_began && asked.endpoint.starts_with("http://"))
+        return say("the connection ended without an answer",
+                   "Is that the port of a store? One that speaks TLS is written https://. It is asked again when the home is used again.");
+      break;
   }
   return say("the connection broke before a whole answer came", "It is asked again when the home is used again.");
 }
