@@ -2,7 +2,7 @@
 
     bucket_faults.py radosgw|azurite [story...]
 
-Lost answers: every tenth PUT is applied and never answered, or answered "500"; the server throttles; bodies are cut: no writer fences itself, no commit is
+Lost answers: every tenth PUT is applied and never answered, or answered "500"; the server throttles, or is killed; bodies are cut: no writer fences itself, no commit is
 lost or doubled. Late ones (rows S22 to S28 of the table of scenarios): a writer that stalled until its slot was claimed and trimmed past, a claimer whose slot
 was trimmed away under it, a copy just below the mark, a PUT or DELETE that arrives again after a takeover; and a counter of epochs that is used up: no false
 owner, nothing acknowledged lost.
@@ -25,6 +25,7 @@ WHERE, ONLY = sys.argv[1], sys.argv[2:]
 WITHOUT = {"ONEPEN_GUARDS_OFF": os.environ["ONEPEN_GUARDS_OFF"]} if "ONEPEN_GUARDS_OFF" in os.environ else {}
 COMMITS = 100
 EVERY = 10
+KILLS = 3
 SNAPSHOT_AFTER = 64 << 10
 ROW_BYTES = 4000
 SMALL_BYTES = 10
@@ -185,6 +186,29 @@ def lost_answers(root, proxy):
         story.end()
         told.append(f"{do} {acted}")
     return f"{len(faults)} x {COMMITS} commits, each once: {', '.join(told)}"
+
+
+def server_killed(root, proxy):
+    """kill -9 of the gateway while a commit is on its way, right before it arrives and right after it was applied, and another one in its place."""
+    story = Story(root, proxy, "a server that is killed")
+    a = story.machine("A of the killed").open().write(3)
+    begun = token(a.worker)
+    for do in ("hold", "hold_answer") * KILLS:
+        rule, start = story.hold(do, a.name, times=1, drop=True), proxy.here()
+        row = a.begin_write()
+        held = proxy.wait(rule=do, state="held", client=a.name, start=start)
+        proxy.server.kill_gateway()
+        proxy.release(held["id"])   # held before the server: nobody is there any more; behind it: applied, and never answered
+        proxy.drop(rule)
+        proxy.server.begin_gateway()
+        a.worker.answer()
+        story.acknowledged.append(row)
+        a.write(3).still_owner(begun)
+    a.sees_everything().quit()
+    sent = [(append.epoch, append.sequence) for append in commits(story.home)]
+    check(len(set(sent)) == len(sent), f"{story.what}: a commit is in the log twice", sent)
+    story.end()
+    return f"{2 * KILLS} kills, {len(story.acknowledged)} commits, each once"
 
 
 def throttled(root, proxy):
@@ -450,8 +474,9 @@ def epochs_used_up(root, proxy):
     return f"refused: {sentence}"
 
 
-STORIES = {story.__name__: story for story in (lost_answers, throttled, stalled_writer, claimer_at_a_trimmed_slot, claimer_right_below_the_mark, copy_below_the_mark, twice, late_deletes,
-                                               append_before_the_claim, really_anothers, unfinished_snapshot, epochs_used_up)}
+STORIES = {story.__name__: story for story in (
+    lost_answers, *((server_killed,) if WHERE == "radosgw" else ()), throttled, stalled_writer, claimer_at_a_trimmed_slot, claimer_right_below_the_mark, copy_below_the_mark,
+    twice, late_deletes, append_before_the_claim, really_anothers, unfinished_snapshot, epochs_used_up)}
 
 
 def test(root):
