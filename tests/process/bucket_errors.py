@@ -70,6 +70,7 @@ def of_radosgw(root, cases, server):
     cases.case("no such bucket", missing, good, "not found", "nobody-made-this", "no such bucket", f"127.0.0.1:{server.port}", commands=cases.all_of(missing))
     cases.case("an unknown access key", home, {**good, "AWS_ACCESS_KEY_ID": "ONEPENTESTKEY000NOT"}, "refused", "ONEPENTESTKEY000NOT", "AWS_ACCESS_KEY_ID", "access key")
     cases.case("a wrong secret", home, {**good, "AWS_SECRET_ACCESS_KEY": WRONG_SECRET}, "refused", "AWS_SECRET_ACCESS_KEY", "secret")
+    cases.case("id and secret swapped", home, {**good, "AWS_ACCESS_KEY_ID": SECRET_KEY, "AWS_SECRET_ACCESS_KEY": good["AWS_ACCESS_KEY_ID"]}, "refused", "swapped")
     cases.case("no right", home, {**good, "AWS_ACCESS_KEY_ID": OTHER_ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": OTHER_SECRET_KEY}, "refused", "onepen", ("right", "permission"), OTHER_ACCESS_KEY)
     nothing = {name: "" for name in good}
     cases.case("no credentials", home, {**nothing, "AWS_EC2_METADATA_DISABLED": "true"}, "refused", "AWS_ACCESS_KEY_ID", ("credentials", "keys"))
@@ -150,6 +151,10 @@ def of_azurite(root, cases, server):
     cases.case("azure: no such container", missing, good, "not found", "nobody-made-this", "no such container", commands=cases.all_of(missing))
     # azurite says of a wrong key what Azure says of a missing right.
     cases.case("azure: a wrong key", home, {**good, "AZURE_STORAGE_KEY": WRONG_AZURE_KEY}, "refused", "devstoreaccount1", ("key", "do not allow"))
+    cases.case("azure: account and key swapped", home, {"AZURE_STORAGE_ACCOUNT": good["AZURE_STORAGE_KEY"], "AZURE_STORAGE_KEY": good["AZURE_STORAGE_ACCOUNT"]}, "refused",
+               "AZURE_STORAGE_ACCOUNT", "Is it the key")
+    swapped = "az://onepen/errors"   # here the account would be a part of the host's name
+    cases.case("azure: account and key swapped, no endpoint", swapped, {"AZURE_STORAGE_ACCOUNT": good["AZURE_STORAGE_KEY"], "AZURE_STORAGE_KEY": "x"}, "refused", "Is it the key")
     cases.case("azure: no credentials", home, {**good, "AZURE_STORAGE_KEY": "", "AZURE_POD_IDENTITY_AUTHORITY_HOST": f"http://127.0.0.1:{free_port()}"}, "refused", "AZURE_STORAGE_KEY",
                "identity of this machine")
     with FaultProxy(server) as proxy:

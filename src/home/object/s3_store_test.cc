@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "home/object/bucket_codec.h"
+#include "home/object/bucket_errors.h"
 #include "io/system_runtime.h"
 #include "tests/support/fake_s3.h"
 
@@ -156,6 +157,13 @@ TEST_F(S3StoreTest, a_create_that_never_left_is_a_definite_refusal) {
   const auto put = open(nowhere)->put_if_absent("a", as_bytes("x"));
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().outcome, Outcome::unavailable);
+}
+
+TEST(ShownKeyId, a_secret_in_the_place_of_the_key_id_is_not_shown) {
+  EXPECT_EQ(home::shown_key_id("AKIAIOSFODNN7EXAMPLE"), "AKIAIOSFODNN7EXAMPLE");
+  EXPECT_EQ(home::shown_key_id("user.name@example"), "user.name@example");
+  for (const std::string secret : {"wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJalrXUtnFEMIxK7MDENGxbPxRfiCYEXAMPLEKEY", "short/one", "with space"})
+    EXPECT_EQ(home::shown_key_id(secret).find(secret.substr(0, 5)), std::string::npos) << home::shown_key_id(secret);
 }
 
 TEST_F(S3StoreTest, where_no_byte_of_an_answer_ever_comes_it_is_given_up_sooner) {
