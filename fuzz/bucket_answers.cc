@@ -2,6 +2,7 @@
 // may crash, what is believed is what was there, and no endpoint or name says more than host, port and path.
 #include "fuzz/fuzz_input.h"
 #include "home/object/aws_sigv4.h"
+#include "home/object/azure_identity.h"
 #include "home/object/bucket_codec.h"
 #include "home/object/bucket_credentials.h"
 #include "home/object/bucket_errors.h"
@@ -15,6 +16,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto body = as_bytes(text);
   if (const auto fault = home::parse_bucket_fault(body)) require(!fault->code.empty(), "a fault has a code");
+  if (const auto answer = home::parse_sts_answer(body))
+    require(answer->code.empty() != (answer->key_id.empty() || answer->secret.empty() || answer->session_token.empty()), "keys, or a refusal");
+  if (const auto answer = home::parse_azure_token(body))
+    require(answer->error.empty() ? answer->seconds > 0 && answer->token.find_first_of(" \r\n") == std::string::npos && !answer->token.empty()
+                                  : answer->token.empty(),
+            "a token that can be a header, or an error");
   (void)home::parse_s3_page(body);
   (void)home::parse_azure_page(body);
   for (const int status : {200, 301, 400, 403, 404, 409, 503}) {

@@ -13,6 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "apps/onepen/rooms.h"
+
 namespace onepen::app {
 namespace {
 
@@ -133,8 +135,17 @@ ExitCode exit_code(Outcome outcome, ErrorOf of) {
   }
 }
 
+namespace {
+
+// Asked only where it decides: what a bucket refuses because of its URL comes up while content is read.
+ExitCode exit_code_here(const Common& common, Outcome outcome, ErrorOf of) {
+  return exit_code(outcome, outcome == Outcome::invalid && of == ErrorOf::content && place_is_invalid(common) ? ErrorOf::request : of);
+}
+
+}  // namespace
+
 int report(const Common& common, const Error& error, ErrorOf of) {
-  return say_error(common, exit_code(error.outcome, of), word(error.outcome), error.message, error.current);
+  return say_error(common, exit_code_here(common, error.outcome, of), word(error.outcome), error.message, error.current);
 }
 
 int report(const Common& common, ExitCode code, std::string_view word, std::string_view message) {
@@ -144,7 +155,7 @@ int report(const Common& common, ExitCode code, std::string_view word, std::stri
 int report_with(const Common& common, const Error& error, ErrorOf of, std::string_view key, const std::string& json) {
   auto document = nlohmann::json::object();
   if (common.json) document[std::string(key)] = nlohmann::json::parse(json, nullptr, false);
-  return say_error(common, exit_code(error.outcome, of), word(error.outcome), error.message, error.current, std::move(document));
+  return say_error(common, exit_code_here(common, error.outcome, of), word(error.outcome), error.message, error.current, std::move(document));
 }
 
 std::string local_time(std::int64_t wall_ms) {

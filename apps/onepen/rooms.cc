@@ -41,6 +41,13 @@ Result<sqlite::CopyPlace> copy_place(const Common& common, const Rooms& rooms, c
   return sqlite::CopyPlace{common.cache_root, rooms.home->url(), std::move(*parsed)};
 }
 
+bool place_is_invalid(const Common& common) {
+  auto rooms = open_rooms(common);
+  if (!rooms) return rooms.error().outcome == Outcome::invalid;
+  const auto names = rooms->home->list("");
+  return !names && names.error().outcome == Outcome::invalid;
+}
+
 Result<std::unique_ptr<core::Stream>> open_stream(const Rooms& rooms, const std::string& name) {
   auto parsed = StreamName::parse(name);
   if (!parsed) return tl::unexpected(parsed.error());

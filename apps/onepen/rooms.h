@@ -25,6 +25,8 @@ Result<Rooms> open_rooms(const Common&);
 Result<> cache_root_given(const Common&);
 // Where the local copy of a database lies. Errors: invalid (the name; no cache root).
 Result<sqlite::CopyPlace> copy_place(const Common&, const Rooms&, const std::string& name);
+// Whether the home itself answers `invalid`: then its URL is wrong (a bucket in another region), and not what is stored there.
+bool place_is_invalid(const Common&);
 Result<std::unique_ptr<core::Stream>> open_stream(const Rooms&, const std::string& name);
 
 Error from_refusal(const core::Refusal&);

@@ -53,6 +53,7 @@ struct HttpFailure {
   HttpFault fault = HttpFault::broken;
   bool may_have_arrived = true;  // false: certainly not a byte of the request was sent
   std::string message;           // what curl says of it
+  bool answer_began = false;     // the first line of an answer came; else what listens there may be no HTTP server
 };
 using HttpResult = tl::expected<HttpAnswer, HttpFailure>;
 

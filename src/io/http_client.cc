@@ -205,11 +205,11 @@ HttpResult CurlClient::perform(CURL* handle, const HttpRequest& request) {
     return std::move(in.answer);
   }
   const std::string message = why[0] != '\0' ? why.data() : code == CURLE_OK ? "what came is no HTTP answer" : curl_easy_strerror(code);
-  if (in.too_large) return tl::unexpected(HttpFailure{HttpFault::too_large, true, "the answer is longer than any that was expected"});
+  if (in.too_large) return tl::unexpected(HttpFailure{HttpFault::too_large, true, "the answer is longer than any that was expected", true});
   const auto fault = fault_of(code);
   // curl counts what it wrote of the request, an attempt on a kept connection included.
   const bool silent_connect = fault == HttpFault::timed_out && sent == 0;
-  return tl::unexpected(HttpFailure{silent_connect ? HttpFault::not_connected : fault, sent > 0, message});
+  return tl::unexpected(HttpFailure{silent_connect ? HttpFault::not_connected : fault, sent > 0, message, in.header_bytes > 0});
 }
 
 }  // namespace

@@ -8,7 +8,8 @@ the command with failpoints).
 import signal
 import sqlite3
 
-from harness import SqlError, Worker, check, main, url
+from bucket_support import OutOfReach, copy_of_home, main_where, movable_home, new_home
+from harness import SqlError, Worker, check, url
 from support import copy_of, exported_numbers, local, numbers, put, salvage, synced, table
 
 ROWS, KEPT = [1, 2, 3, 4, 5], [1, 2]
@@ -21,7 +22,7 @@ class Story:
 
     def __init__(self, root):
         self.root = root
-        self.home, cache = root.home_folder(), root.cache()
+        self.home, cache = new_home(root), root.cache()
         worker = Worker(root)
         worker.open(local("app", self.home, cache))
         table(worker)
@@ -92,14 +93,14 @@ def admin(root, story, name, arguments, result):
     def run_on(home, cache):
         return lambda env: story.command(env, name, "app", *arguments, "--home", url(home), "--cache-root", cache, "--yes")
 
-    points = story.reached(run_on(copy_of(root, story.home), root.cache()))
+    points = story.reached(run_on(copy_of_home(root, story.home), root.cache()))
     check({"home.before_admin_create", "home.after_admin_create"} <= set(points), f"onepen {name} came to other failpoints", points)
     kills, outcomes = story.kills, set()
     for point in points:
         for hit in range(1, HITS + 1):
             for again in (True, False):
                 what = f"onepen {name} killed at {point}, hit {hit}"
-                home, cache = copy_of(root, story.home), root.cache()
+                home, cache = copy_of_home(root, story.home), root.cache()
                 if not story.killed(run_on(home, cache), point, hit):
                     break
                 found = content(root, home)
@@ -130,20 +131,18 @@ def rows_of(file):
 
 def moved_aside(root):
     """A cache root with one entry in salvage: two commits made offline of the stream, while somebody else wrote."""
-    home, cache = root.folder(root.next("disk") + "/home"), root.cache()
+    home, cache = movable_home(root), root.cache()
     worker = Worker(root)
     worker.open(local("app", home, cache))
     table(worker)
     put(worker, 1)
     synced(worker)
     worker.quit()
-    away = home.parent.with_name(home.parent.name + ".away")
-    home.parent.rename(away)
-    worker = Worker(root)
-    worker.open(local("app", home, cache, offline=1))
-    put(worker, 2, 3)
-    worker.kill()
-    away.rename(home.parent)
+    with OutOfReach(root, home):
+        worker = Worker(root)
+        worker.open(local("app", home, cache, offline=1))
+        put(worker, 2, 3)
+        worker.kill()
     for place, number in ((root.cache(), 11), (cache, 12)):
         worker = Worker(root)
         worker.open(local("app", home, place))
@@ -200,4 +199,4 @@ def test(root):
     of_salvage(root, story)
 
 
-main(test, "admin_kills", in_memory=True)
+main_where(test, "admin_kills", in_memory=True)

@@ -5,10 +5,12 @@ own words. A wrong clock is faketime's, a certificate of nobody's is made here. 
 """
 
 import base64
+import email.utils
 import json
 import os
 import subprocess
 import sys
+import time
 
 from bucket_servers import AZURE_KEY, OTHER_ACCESS_KEY, OTHER_SECRET_KEY, SECRET_KEY, Azurite, Radosgw, S3rver, free_port
 from bucket_support import FaultProxy
@@ -31,6 +33,10 @@ class Cases:
         """One that reads, one that writes."""
         cache = self.root.cache()
         return [("status", "app", "--home", home, "--cache-root", cache), ("sql", "app", "CREATE TABLE t(x)", "--write", "--home", home, "--cache-root", cache)]
+
+    def all_of(self, home):
+        """Those, and what else asks a bucket first of all."""
+        return [*self.commands(home), ("history", "app", "--home", home), ("list", "--home", home), ("probe", home)]
 
     def case(self, what, home, env, code, *words, commands=None):
         """The commands fail so; each word (or one of a tuple) must be in the sentence."""
@@ -61,9 +67,10 @@ def of_radosgw(root, cases, server):
     good = server.environment()
     home = server.url("errors")
     missing = server.url("errors", bucket="nobody-made-this")
-    cases.case("no such bucket", missing, good, "not found", "nobody-made-this", "no such bucket", f"127.0.0.1:{server.port}", commands=[("status", "app", "--home", missing), ("history", "app", "--home", missing)])
+    cases.case("no such bucket", missing, good, "not found", "nobody-made-this", "no such bucket", f"127.0.0.1:{server.port}", commands=cases.all_of(missing))
     cases.case("an unknown access key", home, {**good, "AWS_ACCESS_KEY_ID": "ONEPENTESTKEY000NOT"}, "refused", "ONEPENTESTKEY000NOT", "AWS_ACCESS_KEY_ID", "access key")
     cases.case("a wrong secret", home, {**good, "AWS_SECRET_ACCESS_KEY": WRONG_SECRET}, "refused", "AWS_SECRET_ACCESS_KEY", "secret")
+    cases.case("id and secret swapped", home, {**good, "AWS_ACCESS_KEY_ID": SECRET_KEY, "AWS_SECRET_ACCESS_KEY": good["AWS_ACCESS_KEY_ID"]}, "refused", "swapped")
     cases.case("no right", home, {**good, "AWS_ACCESS_KEY_ID": OTHER_ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": OTHER_SECRET_KEY}, "refused", "onepen", ("right", "permission"), OTHER_ACCESS_KEY)
     nothing = {name: "" for name in good}
     cases.case("no credentials", home, {**nothing, "AWS_EC2_METADATA_DISABLED": "true"}, "refused", "AWS_ACCESS_KEY_ID", ("credentials", "keys"))
@@ -88,7 +95,7 @@ def of_the_proxy(root, cases, server):
             home = server.url("errors", proxy.listen(what)) + "&region=us-east-1"
             proxy.rule("answer", **rule)
             # Patient where it is throttled: one command shows it.
-            cases.case(what, home, good, code, "onepen", "127.0.0.1", *words, commands={"throttled all the time": [("status", "app", "--home", home)], "another region": [("probe", home)]}.get(what))
+            cases.case(what, home, good, code, "onepen", "127.0.0.1", *words, commands={"throttled all the time": [("status", "app", "--home", home)], "another region": cases.all_of(home)}.get(what))
             check(len(proxy.log()) <= MOST_REQUESTS, f"{what}: it went on asking", len(proxy.log()))
 
 
@@ -107,6 +114,8 @@ def of_the_wire(root, cases, server):
         port = proxy.listen("tls", tls=tls)
         home = server.url("errors", port, scheme="https")
         cases.case("a certificate of nobody's", home, good, "unavailable", "TLS", ("certificate", "trusted"))
+        cases.case("TLS is wanted", server.url("errors", port), good, "unavailable", "https://", ("without an answer", "no HTTP"))
+        cases.case("TLS is not spoken", server.url("errors", scheme="https"), good, "unavailable", "speaks TLS")
         check(not proxy.log(), "a request was sent to a server whose certificate was not trusted", proxy.log())
         os.chmod(tls[0], 0o644)
         code, out, err = root.onepen("status", "app", "--home", home, env={**good, "AWS_CA_BUNDLE": tls[0]})
@@ -139,10 +148,25 @@ def of_azurite(root, cases, server):
     good = server.environment()
     home = server.url("errors")
     missing = server.url("errors", bucket="nobody-made-this")
-    cases.case("azure: no such container", missing, good, "not found", "nobody-made-this", "no such container", commands=[("status", "app", "--home", missing), ("history", "app", "--home", missing)])
+    cases.case("azure: no such container", missing, good, "not found", "nobody-made-this", "no such container", commands=cases.all_of(missing))
     # azurite says of a wrong key what Azure says of a missing right.
     cases.case("azure: a wrong key", home, {**good, "AZURE_STORAGE_KEY": WRONG_AZURE_KEY}, "refused", "devstoreaccount1", ("key", "do not allow"))
-    cases.case("azure: no credentials", home, {"AZURE_STORAGE_KEY": ""}, "refused", "AZURE_STORAGE_KEY")
+    cases.case("azure: account and key swapped", home, {"AZURE_STORAGE_ACCOUNT": good["AZURE_STORAGE_KEY"], "AZURE_STORAGE_KEY": good["AZURE_STORAGE_ACCOUNT"]}, "refused",
+               "AZURE_STORAGE_ACCOUNT", "Is it the key")
+    swapped = "az://onepen/errors"   # here the account would be a part of the host's name
+    cases.case("azure: account and key swapped, no endpoint", swapped, {"AZURE_STORAGE_ACCOUNT": good["AZURE_STORAGE_KEY"], "AZURE_STORAGE_KEY": "x"}, "refused", "Is it the key")
+    cases.case("azure: no credentials", home, {**good, "AZURE_STORAGE_KEY": "", "AZURE_POD_IDENTITY_AUTHORITY_HOST": f"http://127.0.0.1:{free_port()}"}, "refused", "AZURE_STORAGE_KEY",
+               "identity of this machine")
+    with FaultProxy(server) as proxy:
+        behind = server.url("errors", proxy.listen("azure"))
+        for what, answer, code, words in (
+                ("expired", {"status": 403, "code": "AuthenticationFailed"}, "refused", ("devstoreaccount1", "expired", "AZURE_STORAGE_SAS_TOKEN")),
+                ("a wrong clock", {"status": 403, "code": "AuthenticationFailed", "headers": [["Date", email.utils.formatdate(time.time() - 3 * 3600, usegmt=True)]]}, "unavailable", ("ahead of", "clock")),
+                ("no right", {"status": 403, "code": "AuthorizationPermissionMismatch"}, "refused", ("devstoreaccount1", "(l)")),
+                ("a proxy's own page", {"status": 403, "code": "", "body": "<html>not for you</html>"}, "unavailable", ("proxy", "403"))):
+            rule = proxy.rule("answer", **answer)
+            cases.case(f"azure: {what}", behind, good, code, "'onepen'", "127.0.0.1", *words)
+            proxy.drop(rule)
     cases.case("azure: nobody listens", server.url("errors", free_port()), good, "unavailable", "127.0.0.1", "endpoint")
     code, out, err = root.onepen(*cases.commands(home)[1], env=good)
     check(code == 0, "with the right key it works", out, err)

@@ -2,15 +2,18 @@
 
     bucket_faults.py radosgw|azurite [story...]
 
-Lost answers: every tenth PUT is applied and never answered, or answered "500"; the server throttles; bodies are cut: no writer fences itself, no commit is
-lost or doubled. Late ones (rows S22 to S27 of the table of scenarios): a writer that stalled until its slot was claimed and trimmed past, a claimer whose slot
-was trimmed away under it, a copy just below the mark, a PUT or DELETE that arrives again after a takeover: no false owner, nothing acknowledged lost.
+Lost answers: every tenth PUT is applied and never answered, or answered "500"; the server throttles, or is killed; bodies are cut: no writer fences itself, no commit is
+lost or doubled. Late ones (rows S22 to S28 of the table of scenarios): a writer that stalled until its slot was claimed and trimmed past, a claimer whose slot
+was trimmed away under it, a copy just below the mark, a PUT or DELETE that arrives again after a takeover; and a counter of epochs that is used up: no false
+owner, nothing acknowledged lost.
 
 After each story the stream is opened from nothing, verified, and held against what was acknowledged. ONEPEN_GUARDS_OFF switches a rule of src/base/guard.h off in
 every process, to see it turn red (tests/mutants.txt).
 """
 
+import ctypes
 import os
+import struct
 import sys
 
 import bucket_support
@@ -22,13 +25,28 @@ WHERE, ONLY = sys.argv[1], sys.argv[2:]
 WITHOUT = {"ONEPEN_GUARDS_OFF": os.environ["ONEPEN_GUARDS_OFF"]} if "ONEPEN_GUARDS_OFF" in os.environ else {}
 COMMITS = 100
 EVERY = 10
+KILLS = 3
 SNAPSHOT_AFTER = 64 << 10
 ROW_BYTES = 4000
+SMALL_BYTES = 10
+KEPT_OBJECTS = 64   # core::TendRequest::keep_objects
 MOST_ROUNDS = 60
 ROWS_OF_A_ROUND = 20
 THROTTLED = 8
+DAMAGED = 7         # exit code
+LAST_EPOCH = (1 << 53) - 1
+XXH3 = ctypes.CDLL("libxxhash.so.0").XXH3_64bits
+XXH3.restype, XXH3.argtypes = ctypes.c_uint64, (ctypes.c_char_p, ctypes.c_size_t)
 TAKEN = (409, 412)
 FREE = (200, 201)
+
+
+def resealed(data):
+    """A log object that was changed, with the checksums that it must have then (docs/formats/log-object.md)."""
+    header = struct.unpack_from("<I", data, 8)[0]
+    for end in (header, len(data)):
+        struct.pack_into("<Q", data, end - 8, XXH3(bytes(data[:end - 8]), end - 8))
+    return bytes(data)
 
 
 class Machine:
@@ -54,21 +72,30 @@ class Machine:
         self.worker.send("open", uri=self.uri(**parameters))
 
     def opened(self):
-        self.worker.answer()
+        try:
+            self.worker.answer()
+        except SqlError as error:
+            raise Failure(f"{self.story.what}: {self.name} does not open: {error}: {self.worker.sentence()}") from None
         self.story.tokens.append(token(self.worker))
         return self
 
-    def begin_write(self):
+    def begin_write(self, size=ROW_BYTES):
         self.story.last += 1
-        self.worker.send("sql", sql="INSERT INTO t VALUES(?, ?, randomblob(?))", params=[self.story.last, self.name, ROW_BYTES])
+        self.worker.send("sql", sql="INSERT INTO t VALUES(?, ?, randomblob(?))", params=[self.story.last, self.name, size])
         return self.story.last
 
-    def write(self, count=1):
+    def write(self, count=1, size=ROW_BYTES):
         for _ in range(count):
-            row = self.begin_write()
-            self.worker.answer()
+            row = self.begin_write(size)
+            try:
+                self.worker.answer()
+            except SqlError as error:
+                raise Failure(f"{self.story.what}: a commit of {self.name} is refused: {error}: {self.worker.sentence()}") from None
             self.story.acknowledged.append(row)
         return self
+
+    def write_small(self, count):
+        return self.write(count, SMALL_BYTES)
 
     def write_until(self, reached, what):
         for _ in range(MOST_ROUNDS):
@@ -161,6 +188,29 @@ def lost_answers(root, proxy):
     return f"{len(faults)} x {COMMITS} commits, each once: {', '.join(told)}"
 
 
+def server_killed(root, proxy):
+    """kill -9 of the gateway while a commit is on its way, right before it arrives and right after it was applied, and another one in its place."""
+    story = Story(root, proxy, "a server that is killed")
+    a = story.machine("A of the killed").open().write(3)
+    begun = token(a.worker)
+    for do in ("hold", "hold_answer") * KILLS:
+        rule, start = story.hold(do, a.name, times=1, drop=True), proxy.here()
+        row = a.begin_write()
+        held = proxy.wait(rule=do, state="held", client=a.name, start=start)
+        proxy.server.kill_gateway()
+        proxy.release(held["id"])   # held before the server: nobody is there any more; behind it: applied, and never answered
+        proxy.drop(rule)
+        proxy.server.begin_gateway()
+        a.worker.answer()
+        story.acknowledged.append(row)
+        a.write(3).still_owner(begun)
+    a.sees_everything().quit()
+    sent = [(append.epoch, append.sequence) for append in commits(story.home)]
+    check(len(set(sent)) == len(sent), f"{story.what}: a commit is in the log twice", sent)
+    story.end()
+    return f"{2 * KILLS} kills, {len(story.acknowledged)} commits, each once"
+
+
 def throttled(root, proxy):
     """The server says "slow down" to everything for a while; then every third answer to a read is cut half way, from nothing."""
     story = Story(root, proxy, "throttled")
@@ -216,6 +266,33 @@ def claimer_at_a_trimmed_slot(root, proxy):
     c.sees_everything()
     story.end()
     return f"claim at object {slot} created below the mark, then one that counts at {story.home.ids()[-1]}"
+
+
+def claimer_right_below_the_mark(root, proxy):
+    """S25, without a hole to notice: C, with a warm copy, has its claim on its way to the very last slot that A packs and deletes. Right above it lie A's commits,
+    which C would take for those of an owner that it fenced. Only the look at the mark after the claim (B6) tells it otherwise: without it both are owners."""
+    story = Story(root, proxy, "a claimer right below the mark")
+    warm = story.machine("C claims right below")
+    warm.open().write(3).quit()
+    a = story.machine("A packs").open(snapshot_after=SNAPSHOT_AFTER).write_small(KEPT_OBJECTS)
+    c = story.machine(warm.name, cache=warm.cache, port=warm.port)
+    story.hold("hold", c.name, times=1)
+    c.begin_open()
+    held = proxy.wait(rule="hold", state="held", client=c.name)
+    slot, start = story.slot(held), proxy.here()
+    # The newest so many objects of a log are never packed: A writes them behind the slot. Its last commit asks for a snapshot, whose record is the newest object.
+    a.write_small(KEPT_OBJECTS - 1).write(size=2 * SNAPSHOT_AFTER)
+    deleted = {"client": a.name, "method": "DELETE", "path": f"{LOG}0*{slot}$", "state": "done"}
+    proxy.wait(start=start, **deleted)
+    check(story.home.mark() == slot + 1 and slot not in story.home.ids(), "the slot must be the last that was packed", story.home.mark(), slot, story.home.ids()[:5])
+    a.write_small(3)
+    proxy.deliver(held["id"])
+    check(proxy.wait(rule="hold", state="done", client=c.name)["server"] in FREE, "C's late claim finds the name free")
+    c.opened().write(3)
+    a.is_refused()
+    c.sees_everything()
+    story.end()
+    return f"claim at object {slot}, the last below the mark {slot + 1}, then one that counts"
 
 
 def copy_below_the_mark(root, proxy):
@@ -346,8 +423,60 @@ def unfinished_snapshot(root, proxy):
     return "B's snapshots and log verify"
 
 
-STORIES = {story.__name__: story for story in (lost_answers, throttled, stalled_writer, claimer_at_a_trimmed_slot, copy_below_the_mark, twice, late_deletes,
-                                               append_before_the_claim, really_anothers, unfinished_snapshot)}
+def epochs_used_up(root, proxy):
+    """S28: a history whose floor is just below the highest epoch. The last two are given, then opening is refused, and never wraps; a claim of somebody's who does
+    wrap counts for nobody, wherever it lands."""
+    story = Story(root, proxy, "epochs used up")
+    first = story.machine("A before").open().write(3)
+    first.quit()
+    code, out, err = root.onepen("adopt", "app", "--home", url(story.home), "--cache-root", root.cache(), "--yes")
+    check(code == 0, f"onepen adopt ended with {code}", out, err)
+    client, place = story.home.server.client(), f"{story.home.prefix}/app{LOG}"
+    history = story.home.ids()[-1]
+    key = f"{place}{history:020}"
+    data = bytearray(client.get(key)[2])
+    floor_at = 148 + 4 + len("app") + 16 + 4
+    check(struct.unpack_from("<H", data, 6)[0] == 4 and struct.unpack_from("<Q", data, floor_at)[0] == 1, "the newest object must be a history with floor 1: has the format changed?")
+    struct.pack_into("<Q", data, floor_at, LAST_EPOCH - 2)
+    client.delete(key)
+    client.put(key, resealed(data))
+    old = story.machine("A again").open().sees_everything().write(2)
+    last = story.machine("B the last").open().sees_everything().write(2)
+    check(last.worker.status()["epoch"] == LAST_EPOCH, "the last epoch", last.worker.status())
+    old.is_refused()
+    begun = token(last.worker)
+    for number in range(2):
+        none = story.machine(f"C{number} finds none")
+        try:
+            none.worker.open(none.uri())
+            raise Failure(f"{story.what}: an epoch was given after the last one: {none.worker.status()}")
+        except SqlError:
+            sentence = none.worker.sentence()
+        check("used up" in sentence and "2^53" in sentence, f"{story.what}: the refusal must say why", sentence)
+        none.quit()
+    claims = [(number, bytearray(data)) for number, data in ((n, client.get(f"{place}{n:020}")[2]) for n in story.home.ids()) if data[6] == 1]
+    for epoch in (1, LAST_EPOCH - 1, LAST_EPOCH):  # what a counter of fewer bits comes to; no format holds 0, or more
+        wrapped = bytearray(claims[-1][1])
+        slot = story.home.ids()[-1] + 1
+        struct.pack_into("<QQ", wrapped, 44, slot, epoch)
+        wrapped[60:92] = os.urandom(32)   # a claim id and a put id of its own
+        check(client.put(f"{place}{slot:020}", resealed(wrapped), if_absent=True)[0] in FREE, "the forged claim is there", slot)
+        last.write(1).still_owner(begun)
+    last.sees_everything()
+    for reader in (first.cache, root.cache()):
+        worker = Worker(root, env=WITHOUT)
+        worker.open(uri("app", story.home, reader, mode="ro"))
+        check([row[0] for row in worker.sql("SELECT n FROM t ORDER BY n")] == story.acknowledged, f"{story.what}: a reader sees what was acknowledged")
+        worker.quit()
+    last.quit()
+    code, out, err = root.onepen("verify", "app", "--home", url(story.home))
+    check(code == DAMAGED and f"epoch {LAST_EPOCH - 2}" in err, f"{story.what}: onepen verify must see that the history was forged", code, out, err)
+    return f"refused: {sentence}"
+
+
+STORIES = {story.__name__: story for story in (
+    lost_answers, *((server_killed,) if WHERE == "radosgw" else ()), throttled, stalled_writer, claimer_at_a_trimmed_slot, claimer_right_below_the_mark, copy_below_the_mark,
+    twice, late_deletes, append_before_the_claim, really_anothers, unfinished_snapshot, epochs_used_up)}
 
 
 def test(root):

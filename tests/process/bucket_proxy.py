@@ -12,14 +12,20 @@ The test's side is FaultProxy: rules are dicts, counted for each rule by itself.
     proxy.rule("lose", method="PUT", times=1)                      as hold, but the client's connection ends at once
     proxy.rule("hold_answer", ...)                                 the server applied it; the client is answered at proxy.release(id), with drop=True never
 
+    proxy.away(name), proxy.back(name)                             nobody answers at the port of that client; then somebody does again
+
 A rule acts on each request that it matches: on each `every`-th of them, at most `times` times. The first rule that acts decides. `client` is the name given to
-proxy.listen(): one port for each client that the test wants to tell apart. Rules are counted when the head of a request has come.
+proxy.listen(): one port for each client that the test wants to tell apart; `pid` tells apart processes that come by one port. Rules are counted when the head of a
+request has come.
 """
 
 import asyncio
 import contextlib
+import glob
 import json
+import os
 import re
+import socket
 import ssl
 import sys
 import time
@@ -30,13 +36,15 @@ BODY_FREE = (204, 304)
 
 
 class Rule:
-    def __init__(self, number, do, method=None, path="", client=None, every=1, times=None, after=0, **more):
-        self.number, self.do, self.method, self.path, self.client = number, do, method, re.compile(path), client
+    def __init__(self, number, do, method=None, path="", client=None, pid=None, every=1, times=None, after=0, **more):
+        self.number, self.do, self.method, self.path, self.client, self.pid = number, do, method, re.compile(path), client, pid
         self.every, self.times, self.after, self.more = every, times, after, more
         self.matched = self.acted = 0
 
-    def acts(self, method, target, client):
+    def acts(self, method, target, client, port):
         if (self.method and method != self.method) or not self.path.search(target) or (self.client and client != self.client):
+            return False
+        if self.pid is not None and not has_connection(self.pid, port):
             return False
         if self.times is not None and self.acted >= self.times:
             return False
@@ -45,6 +53,22 @@ class Rule:
             return False
         self.acted += 1
         return True
+
+
+def sockets_of(port):
+    """What /proc calls the sockets that are bound to this port of ours."""
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        return {f"socket:[{row[9]}]" for row in map(str.split, table) if row[1].endswith(f":{port:04X}")}
+
+
+def has_connection(pid, port):
+    links = glob.glob(f"/proc/{pid}/fd/*")
+    names = sockets_of(port)
+    for link in links:
+        with contextlib.suppress(OSError):
+            if os.readlink(link) in names:
+                return True
+    return False
 
 
 class Message:
@@ -93,7 +117,7 @@ async def read_body(reader, message, to_the_end=False):
 class Proxy:
     def __init__(self, host, port):
         self.server = (host, port)
-        self.rules, self.log, self.kept, self.waiting, self.listeners = {}, [], {}, {}, []
+        self.rules, self.log, self.kept, self.waiting, self.listeners, self.open = {}, [], {}, {}, {}, {}
         self.changed = asyncio.Condition()
 
     async def give(self, request, cut=False):
@@ -125,6 +149,7 @@ class Proxy:
             self.changed.notify_all()
 
     async def client(self, name, reader, writer):
+        self.open.setdefault(name, set()).add(writer)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, ValueError):
             while (request := await read_head(reader)) is not None:
                 if (request.header("expect") or "").lower() == "100-continue":
@@ -132,6 +157,7 @@ class Proxy:
                 await read_body(reader, request)
                 if not await self.exchange(name, request, writer):
                     break
+        self.open[name].discard(writer)
         with contextlib.suppress(Exception):
             writer.close()
 
@@ -140,9 +166,9 @@ class Proxy:
         method, target, _ = request.first.split(" ", 2)
         target = urllib.parse.unquote(target)
         entry = {"id": len(self.log), "client": name, "method": method, "target": target, "size": len(request.body), "server": None, "status": None, "rule": None,
-                 "if_none_match": request.header("if-none-match"), "state": "came", "at": time.monotonic()}
+                 "if_none_match": request.header("if-none-match"), "port": writer.get_extra_info("peername")[1], "state": "came", "at": time.monotonic()}
         self.log.append(entry)
-        rule = next((rule for rule in self.rules.values() if rule.acts(method, target, name)), None)
+        rule = next((rule for rule in self.rules.values() if rule.acts(method, target, name, entry["port"])), None)
         do = rule.do if rule else None
         await self.note(entry, rule=do)
         if do == "delay":
@@ -198,12 +224,34 @@ class Proxy:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(*tls)
         server = await asyncio.start_server(lambda r, w: self.client(name, r, w), "127.0.0.1", 0, limit=LINE, ssl=context, backlog=1024)
-        self.listeners.append(server)
+        self.listeners[name] = server
         return {"port": server.sockets[0].getsockname()[1]}
+
+    async def ask_away(self, name):
+        """Nobody answers at the port of this client any more: connections are refused, and those that it has end. The port stays taken."""
+        server = self.listeners[name]
+        port = server.sockets[0].getsockname()[1]
+        server.close()
+        for writer in self.open.get(name, set()):
+            writer.transport.abort()
+        taken = self.listeners[name] = socket.socket()
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", port))
+        return {}
+
+    async def ask_back(self, name):
+        self.listeners[name] = await asyncio.start_server(lambda r, w: self.client(name, r, w), sock=self.listeners[name], limit=LINE, backlog=1024)
+        return {}
 
     async def ask_rule(self, number, **rule):
         self.rules[number] = Rule(number, **rule)
         return {}
+
+    async def ask_process(self, id):
+        """Whose request that was. One process: its connection is open."""
+        port = self.log[id]["port"]
+        pids = [int(path.split("/")[2]) for path in glob.glob("/proc/[0-9]*") if int(path.split("/")[2]) != os.getpid()]
+        return {"pid": next(pid for pid in pids if has_connection(pid, port))}
 
     async def ask_drop(self, number):
         rule = self.rules.pop(number)

@@ -15,6 +15,7 @@ import pathlib
 import random
 import select
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -167,12 +168,22 @@ class Radosgw(S3Server):
         self.run("ceph", "--connect-timeout", str(int(HANG_SECONDS)), "osd", "new", osd)
         self.run("ceph-osd", "--mkfs", "-i", "0", "--osd-uuid", osd)
         self.start("ceph-osd", "-f", "-i", "0")
-        gateway = self.start("radosgw", "-f", "-n", "client.rgw")
-        self.until_it_listens(gateway)
+        self.begin_gateway()
         for user, access, secret in (("onepen", ACCESS_KEY, SECRET_KEY), ("other", OTHER_ACCESS_KEY, OTHER_SECRET_KEY)):
             self.run("radosgw-admin", "user", "create", f"--uid={user}", f"--display-name={user}", f"--access-key={access}", f"--secret-key={secret}")
         status, _, body = self.client().make_bucket()
         check(status == 200, "the bucket could not be made", status, body.decode(errors="replace"))
+
+    def begin_gateway(self):
+        self.gateway = self.start("radosgw", "-f", "-n", "client.rgw")
+        self.until_it_listens(self.gateway)
+
+    def kill_gateway(self):
+        """kill -9 of what answers; what it wrote stays in its store. begin_gateway() starts another one on the same port."""
+        ended = os.pidfd_open(self.gateway)
+        signal.pidfd_send_signal(ended, signal.SIGKILL)
+        select.select([ended], [], [], HANG_SECONDS)
+        os.close(ended)
 
     def variables(self):
         return {**super().variables(), "CEPH_CONF": str(self.folder / "ceph.conf")}

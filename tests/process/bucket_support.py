@@ -1,18 +1,25 @@
-"""What the bucket tests share: the test's side of the fault proxy, names of databases in a bucket, and what the log of one holds."""
+"""What the bucket tests share, and tests that run on directories and in buckets: the test's side of the fault proxy, homes of either kind, and what one holds."""
 
 import collections
 import contextlib
 import json
+import pathlib
 import select
 import subprocess
+import sys
 import time
 
 from bucket_servers import Azurite, Moto, Radosgw
-from harness import HANG_SECONDS, HERE, PYTHON, Failure, check
+from harness import HANG_SECONDS, HERE, PYTHON, Failure, check, main
+from support import Hold, copy_of
+from support import put_back as put_back_folder
 
 CHANGING = ("PUT", "POST", "DELETE")
 SERVERS = {"radosgw": Radosgw, "azurite": Azurite, "moto": Moto}
 LOG = "/@log/"
+# Where the homes of this test are: "file", or the server that its first argument names; and its other arguments.
+WHERE = sys.argv[1] if sys.argv[1:2] and sys.argv[1] in SERVERS else "file"
+ARGUMENTS = sys.argv[1 if WHERE == "file" else 2:]
 
 
 class FaultProxy:
@@ -90,25 +97,44 @@ class FaultProxy:
     def release(self, number):
         return self.ask("release", id=number)
 
+    def away(self, name):
+        self.ask("away", name=name)
 
-class AnswerHeld:
-    """As support.Hold, in a bucket: the answer to the next create of a log object by one client is held, and in the end never given."""
+    def back(self, name):
+        self.ask("back", name=name)
 
-    def __init__(self, proxy, client):
-        self.proxy, self.client = proxy, client
+
+class CreateHeld:
+    """As support.Hold, in a bucket: the next create of a log object by one client is held, right after it landed or before it reached the server.
+
+    A client waits some seconds for an answer and then asks what became of it: from the hold on no request of its process arrives, until it is let go. Then its
+    answer is that its connection ends."""
+
+    def __init__(self, proxy, client, landed):
+        self.proxy, self.client, self.do = proxy, client, "hold_answer" if landed else "hold"
 
     def environment(self):
         return {}
 
     def arm(self):
         self.start = self.proxy.here()
-        self.rule = self.proxy.rule("hold_answer", client=self.client, method="PUT", path=LOG, times=1, drop=True)
+        self.proxy.rule(self.do, client=self.client, method="PUT", path=LOG, times=1, drop=True)
 
     def wait(self):
-        self.held = self.proxy.wait(rule="hold_answer", state="held", client=self.client, start=self.start)
+        self.held = self.proxy.wait(rule=self.do, state="held", client=self.client, start=self.start)
+        self.lost = self.proxy.rule("lose", client=self.client, pid=self.proxy.ask("process", id=self.held["id"])["pid"])
 
     def let_go(self):
+        self.proxy.drop(self.lost)
         self.proxy.release(self.held["id"])
+
+
+def held_create(root, home, landed=True):
+    """(the home as the process to be held is to name it, the hold of its next create), not armed. Not landed: what is held has not reached the home."""
+    if not isinstance(home, BucketHome):
+        return home, Hold(root, f"linked|{home}/app/@log/*|1|EIO" if landed else f"create|{home}/app/*|1|OK", armed=False)
+    machine = root.next("machine")
+    return home.through(root.proxy.listen(machine)), CreateHeld(root.proxy, machine, landed)
 
 
 def methods(log, client=None):
@@ -128,7 +154,8 @@ class BucketHome(str):
         return BucketHome(self.server, self.prefix, port)
 
     def ids(self, name="app"):
-        return [int(key.rpartition("/")[2]) for key in self.server.client().keys(f"{self.prefix}/{name}{LOG}")]
+        names = [key.rpartition("/")[2] for key in self.server.client().keys(f"{self.prefix}/{name}{LOG}")]
+        return [int(text) for text in names if text.isdigit()]
 
     def log_contents(self, name="app"):
         client = self.server.client()
@@ -161,16 +188,86 @@ def new_home(root):
     return root.home_folder() if server is None else BucketHome(server, root.next("home"))
 
 
+def movable_home(root):
+    """A new home that can be taken out of reach for everybody who names it so: a directory below a folder of its own, a bucket by a port of the proxy."""
+    home = new_home(root) if getattr(root, "bucket_server", None) else root.folder(root.next("disk") + "/home")
+    if isinstance(home, BucketHome):
+        disk = root.next("disk")
+        home = home.through(root.proxy.listen(disk))
+        home.disk = disk
+    return home
+
+
+class OutOfReach:
+    """A movable home is away. A context manager; reach() ends it sooner.
+
+    The folder above a directory is renamed, as when its disk is not mounted: a live owner keeps its folders by descriptor and does not notice. Nobody answers
+    at the port of a bucket: an owner notices too."""
+
+    def __init__(self, root, home):
+        self.proxy, self.home, self.is_away = getattr(root, "proxy", None), home, True
+        if isinstance(home, BucketHome):
+            self.proxy.away(home.disk)
+        else:
+            self.disk = pathlib.Path(home).parent
+            self.put_aside = self.disk.with_name(self.disk.name + ".away")
+            self.disk.rename(self.put_aside)
+
+    def reach(self):
+        if not self.is_away:
+            return
+        self.is_away = False
+        if isinstance(self.home, BucketHome):
+            self.proxy.back(self.home.disk)
+        else:
+            self.put_aside.rename(self.disk)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.reach()
+        return False
+
+
+def copy_of_home(root, home):
+    """The same objects, or files, as a home of their own."""
+    if not isinstance(home, BucketHome):
+        return copy_of(root, home)
+    copied = BucketHome(home.server, root.next("copied"))
+    copied.put_back({copied.prefix + key[len(home.prefix):]: data for key, data in home.kept().items()})
+    return copied
+
+
+def keep(root, home):
+    """Everything in a home, as a backup has it: for put_back()."""
+    return home.kept() if isinstance(home, BucketHome) else copy_of(root, home)
+
+
+def put_back(home, kept):
+    home.put_back(kept) if isinstance(home, BucketHome) else put_back_folder(home, kept)
+
+
 @contextlib.contextmanager
 def homes(root, where):
-    """What new_home() makes while this is open: "file", or the name of a server, which runs that long."""
+    """What new_home() makes while this is open: "file", or the name of a server, which runs that long, with a fault proxy before it (root.proxy)."""
     if where == "file":
         yield None
         return
-    with SERVERS[where](root) as server:
+    with SERVERS[where](root) as server, FaultProxy(server) as root.proxy:
         root.variables = server.environment()
         root.bucket_server = server
         try:
             yield server
         finally:
             root.bucket_server = None
+
+
+def main_where(test, name, in_memory=False):
+    """As harness.main, for a test whose homes are directories or, with the name of a server as its first argument, in a bucket."""
+
+    def there(root):
+        with homes(root, WHERE):
+            test(root)
+
+    main(there, name if WHERE == "file" else f"{name}_{WHERE}", in_memory)

@@ -3,9 +3,9 @@
 In each story a bystander opens in between, commits, and must go on undisturbed until the end; the other one is told what happened.
 """
 
-from harness import Failure, SqlError, Worker, check, main, uri
-from support import (NOT_NOTICED_MS, OutOfReach, check_reset, exported_numbers, local, movable_home, numbers, one_claim_to_an_epoch, owners, put, refused_synced, salvage,
-                     synced, table, token)
+from bucket_support import OutOfReach, main_where, movable_home, new_home
+from harness import Failure, SqlError, Worker, check, uri
+from support import (NOT_NOTICED_MS, check_reset, exported_numbers, local, numbers, one_claim_to_an_epoch, owners, put, refused_synced, salvage, synced, table, token)
 
 
 class Bystander:
@@ -47,7 +47,7 @@ def written_ahead(root):
     killed.send("open", uri=local("app", home, cache))
     check(killed.died() == -9, "the opening must be killed between writing its claim ahead and sending it")
     check(len(owners(root, home)) == 1, "the claim was never sent", owners(root, home))
-    with OutOfReach(home) as away:
+    with OutOfReach(root, home) as away:
         back = Worker(root)
         back.open(local("app", home, cache, offline=1))
         put(back, 11, 12, who="offline")
@@ -74,7 +74,7 @@ def written_ahead(root):
 def paused_standby(root):
     """A standby (takeover=if-dead) has found the owner dead, and sleeps before it claims; meanwhile somebody opens."""
     for place in ("owner.before_claim", "owner.after_write_ahead"):
-        home, cache = root.home_folder(), root.cache()
+        home, cache = new_home(root), root.cache()
         owner_once(root, home, cache, 1)
         silent = Worker(root)
         silent.open(local("app", home, cache, notice_within=NOT_NOTICED_MS))
@@ -108,7 +108,7 @@ def partition(root):
     """A process that works offline while its home is away: when it comes back and nobody opened, it goes on; when somebody did, that one goes on."""
     home, cache = movable_home(root), root.cache()
     owner_once(root, home, cache, 1)
-    with OutOfReach(home) as away:
+    with OutOfReach(root, home) as away:
         alone = Worker(root)
         alone.open(local("app", home, cache, offline=1, commit_timeout=500))
         check(alone.status()["role"] == "offline", "without its home the role is offline", alone.status())
@@ -122,7 +122,7 @@ def partition(root):
     check([row["epoch"] for row in history] == [1, 2], "a self-claim is exactly its own epoch and one more", history)
     check(alone.quit() == 0, "it ends in good order")
     check(exported_numbers(root, home) == [1, 2, 3], "what was committed offline is in the stream")
-    with OutOfReach(home) as away:
+    with OutOfReach(root, home) as away:
         late = Worker(root)
         late.open(local("app", home, cache, offline=1))
         put(late, 4, who="offline")
@@ -145,7 +145,7 @@ def partition(root):
     synced(again)
     again.quit()
     looked = Worker(root)
-    with OutOfReach(home) as away:
+    with OutOfReach(root, home) as away:
         late = Worker(root)
         late.open(local("app", home, cache, offline=1))
         put(late, 6, who="offline")
@@ -181,4 +181,4 @@ def test(root):
     partition(root)
 
 
-main(test, "evict_nobody")
+main_where(test, "evict_nobody")

@@ -13,11 +13,11 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 
-from harness import QUICK, Worker, check, main, seed, uri, url
+from bucket_support import ARGUMENTS, main_where, new_home
+from harness import QUICK, Worker, check, seed, uri, url
 
-KILLS = int(sys.argv[1]) if len(sys.argv) > 1 else 15 if QUICK else 60
+KILLS = int(ARGUMENTS[0]) if ARGUMENTS else 15 if QUICK else 60
 FAILPOINTS = ("live.before_commit_frame", "live.before_publish", "live.before_checkpoint", "live.before_restart", "live.restarted", "copy.before_state_write",
               "copy.after_state_write", "copy.table_merge_begins", "copy.table_merge_entries", "copy.table_merge_ends", "copy.wal_begun")
 PADDING = 60_000  # bytes of one transaction: 4 MiB of WAL, which is when it begins anew, come in some seventy of them
@@ -87,7 +87,7 @@ def test(root):
     start = seed()
     print(f"follower_kills: seed {start}", flush=True)
     chance = random.Random(start)
-    home, folder = root.home_folder(), root.folder("replica")
+    home, folder = new_home(root), root.folder("replica")
     file = folder / "app.db"
     writer = Worker(root)
     writer.open(uri("app", home, root.cache(), snapshot_after=64 << 20))
@@ -162,4 +162,4 @@ def test(root):
           + ", ".join(f"{name} {count}" for name, count in sorted(hit.items())))
 
 
-main(test, "follower_kills", in_memory=True)
+main_where(test, "follower_kills", in_memory=True)

@@ -12,13 +12,11 @@ import os
 import random
 import re
 import signal
-import sys
 
-import bucket_support
-from harness import Failure, QUICK, SOURCE, Worker, check, main, seed, uri, url
+from bucket_support import ARGUMENTS, WHERE, main_where, new_home
+from harness import Failure, QUICK, SOURCE, Worker, check, seed, uri, url
 
-WHERE = sys.argv[1] if len(sys.argv) > 1 else "file"
-KILLS = int(sys.argv[2]) if len(sys.argv) > 2 else 500 if WHERE == "file" else 0
+KILLS = int(ARGUMENTS[0]) if ARGUMENTS else 500 if WHERE == "file" else 0
 RANDOM_AT_LEAST = 50
 KILLS_PER_HOME = 30     # then a new home: a rebuild from an empty cache reads the whole log
 TRANSACTIONS = 12       # of one life; a failpoint armed beyond them is not reached and the life ends in good order
@@ -37,7 +35,7 @@ class Database:
 
     def __init__(self, root, plan_seed):
         self.root = root
-        self.home = bucket_support.new_home(root)
+        self.home = new_home(root)
         self.caches = [root.cache(), root.cache()]
         self.seed = plan_seed
         self.known = 0      # the last transaction certainly in it
@@ -126,11 +124,6 @@ def verify(root, db):
 
 
 def test(root):
-    with bucket_support.homes(root, WHERE):
-        loop(root)
-
-
-def loop(root):
     start = seed()
     chance = random.Random(start)
     print(f"kill_loop: seed {start}")
@@ -205,4 +198,4 @@ def loop(root):
         print(f"    {count:4}  {name}")
 
 
-main(test, "kill_loop")
+main_where(test, "kill_loop")

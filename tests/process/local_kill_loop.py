@@ -25,8 +25,9 @@ import signal
 import subprocess
 import sys
 
+from bucket_support import OutOfReach, movable_home
 from harness import Failure, QUICK, SOURCE, Worker, check, main, reset_kind, seed, url
-from support import OutOfReach, exported, local, movable_home, salvage_folders, Salvaged
+from support import exported, local, salvage_folders, Salvaged
 
 LOOPS = 2
 SNAPSHOT_AFTER = 64 << 10   # of every second home
@@ -264,7 +265,7 @@ def rival_life(db, chance, env):
 def offline_life(db, cache, env, kill_after=None):
     """Opens without its home, which comes back while it goes on. It may find that somebody else opened meanwhile."""
     db.offline += 1
-    with OutOfReach(db.home) as away:
+    with OutOfReach(db.root, db.home) as away:
         life = Life(db, cache, env, offline=True)
         try:
             while not life.has_opened and not life.done and (line := life.worker.line()) is not None:

@@ -3,7 +3,8 @@
 When it wakes, its COMMIT is answered truthfully: refused and nowhere, or (its append had landed before the takeover) whole and acknowledged.
 """
 
-from harness import SQLITE_AUTH, SqlError, Worker, check, main, reset_kind, uri
+from bucket_support import main_where, new_home
+from harness import SQLITE_AUTH, SqlError, Worker, check, reset_kind, uri
 
 PLACES_AT_LEAST = 3  # failpoints inside the append that the calibration must find
 MOST_HITS = 100      # of one failpoint in this short story
@@ -20,7 +21,7 @@ def fresh_reader(root, home):
 
 
 def in_mid_transaction(root):
-    home = root.home_folder()
+    home = new_home(root)
     old = Worker(root)
     old.open(uri("app", home, root.cache()))
     old.sql("CREATE TABLE t(txn, part)")
@@ -57,7 +58,7 @@ def reached_names(root):
     names.touch()
     root.give(names)
     worker = Worker(root, env={"ONEPEN_FAILPOINT_LIST": names})
-    worker.open(uri("app", root.home_folder(), root.cache(), notice_within=IDLE_MS))
+    worker.open(uri("app", new_home(root), root.cache(), notice_within=IDLE_MS))
     for sql in STATEMENTS + ("COMMIT",):
         worker.sql(sql)
     worker.quit()
@@ -81,7 +82,7 @@ def asked_to_commit(root, home, name):
 
 
 def stops_inside_commit(root, name):
-    worker = asked_to_commit(root, root.home_folder(), name)
+    worker = asked_to_commit(root, new_home(root), name)
     stops = worker.stops_until_ready()
     worker.kill()
     return stops
@@ -89,7 +90,7 @@ def stops_inside_commit(root, name):
 
 def in_mid_append(root, name, stop):
     """Holds the old owner at its stop number `stop` inside COMMIT while another takes over; returns how its COMMIT was answered, or None if it was not reached."""
-    home = root.home_folder()
+    home = new_home(root)
     old = asked_to_commit(root, home, name)
     if old.stops_until_ready(hold_at=stop) < stop:  # a thread of its own came by earlier this time
         old.kill()
@@ -148,4 +149,4 @@ def test(root):
         print(f"paused_owner: stopped inside COMMIT at {len(names)} places: {answer}, and the stream agrees: {', '.join(names)}")
 
 
-main(test, "paused_owner")
+main_where(test, "paused_owner")

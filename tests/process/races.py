@@ -4,13 +4,11 @@
 """
 
 import random
-import sys
 import time
 
-import bucket_support
-from harness import QUICK, SQLITE_AUTH, SqlError, Worker, check, main, seed, uri, url
+from bucket_support import WHERE, main_where, new_home
+from harness import QUICK, SQLITE_AUTH, SqlError, Worker, check, seed, uri, url
 
-WHERE = sys.argv[1] if len(sys.argv) > 1 else "file"
 ROUNDS = 30 if QUICK or WHERE != "file" else 200
 ROUNDS_PER_PROCESS = 20  # then both processes are new ones
 HEAD_START_NS = 3_000_000  # both spin until this much later, so that neither pipe write decides the race
@@ -34,12 +32,7 @@ def open_both(pair, names):
 
 
 def test(root):
-    with bucket_support.homes(root, WHERE):
-        race(root)
-
-
-def race(root):
-    home = bucket_support.new_home(root)
+    home = new_home(root)
     caches = [root.cache(), root.cache()]
     names = [uri("app", home, cache, notice_within="50") for cache in caches]
     start = seed()
@@ -95,4 +88,4 @@ def race(root):
           f"{lost_opens} opens were refused), {ROUNDS} rows of the winners are there once, last epoch {last_epoch}, history agrees")
 
 
-main(test, "races")
+main_where(test, "races")

@@ -6,8 +6,9 @@ was restored. A reader is shown the state before or the restored one, whole, and
 
 import threading
 
-from harness import SqlError, Worker, check, main, reset_kind, url
-from support import NOT_NOTICED_MS, Hold, check_reset, exported_numbers, local, numbers, put, refused_synced, salvage, synced, table
+from bucket_support import held_create, main_where, new_home
+from harness import SqlError, Worker, check, reset_kind, url
+from support import NOT_NOTICED_MS, check_reset, exported_numbers, local, numbers, put, refused_synced, salvage, synced, table
 
 KEPT, DROPPED, PENDING = [1, 2, 3], [11, 12, 13], [101, 102, 103]
 
@@ -41,10 +42,10 @@ class Reader(threading.Thread):
 
 
 def test(root):
-    home, cache = root.home_folder(), root.cache()
-    hold = Hold(root, f"linked|{home}/app/@log/*|1|EIO", armed=False)
+    home, cache = new_home(root), root.cache()
+    of_a, hold = held_create(root, home)
     a = Worker(root, env=hold.environment())
-    a.open(local("app", home, cache, notice_within=NOT_NOTICED_MS))
+    a.open(local("app", of_a, cache, notice_within=NOT_NOTICED_MS))
     table(a)
     put(a, *KEPT)
     point = synced(a)
@@ -77,7 +78,7 @@ def test(root):
     check(-1 not in order, "a reader sees one state of the database, whole", set(reader.seen) - set(states))
     check(order == sorted(order) and set(order) == {0, 1, 2}, "the state before, then the restored one, and no way back", order)
     again = Worker(root)
-    again.open(local("app", home, cache))
+    again.open(local("app", of_a, cache))
     check(numbers(again) == KEPT, "the database is what was restored", numbers(again))
     found = salvage(root, cache)
     check(len(found) == 1 and found[0].kind == "rewound", "the copy is in salvage, once", [str(one.folder) for one in found])
@@ -90,4 +91,4 @@ def test(root):
     print(f"restore_live: rewound, {len(kept)} rows in salvage, {len(reader.seen)} looks of a reader")
 
 
-main(test, "restore_live")
+main_where(test, "restore_live")

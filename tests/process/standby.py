@@ -10,8 +10,9 @@ import signal
 import subprocess
 import time
 
-from harness import HANG_SECONDS, SqlError, Worker, check, main, uri, url
-from support import NOT_NOTICED_MS, OutOfReach, exported_numbers, movable_home, numbers, one_claim_to_an_epoch, owners, put, synced, table, token
+from bucket_support import OutOfReach, main_where, movable_home, new_home
+from harness import HANG_SECONDS, SqlError, Worker, check, uri, url
+from support import NOT_NOTICED_MS, exported_numbers, numbers, one_claim_to_an_epoch, owners, put, synced, table, token
 
 TERM_MS = 1_000
 LONG_MS = 60_000
@@ -58,7 +59,7 @@ def nothing_lost(root, home, *rows):
 
 def killed(root):
     for durability in ("replicated", "local"):
-        home = root.home_folder()
+        home = new_home(root)
         a = owner(root, home, durability=durability)
         b = Standby(root, home, durability=durability)
         put(a, 4)
@@ -75,7 +76,7 @@ def killed(root):
 
 
 def paused(root, in_transaction):
-    home = root.home_folder()
+    home = new_home(root)
     a = owner(root, home, notice_within=NOT_NOTICED_MS)
     b = Standby(root, home)
     if in_transaction:
@@ -104,7 +105,7 @@ def paused(root, in_transaction):
 
 def both_rebooted(root):
     """Both machines come up again at once, both as standbys: nobody owns, and one of them does after a term."""
-    home = root.home_folder()
+    home = new_home(root)
     a = owner(root, home)
     b = Standby(root, home)
     a.kill()
@@ -127,7 +128,7 @@ def both_rebooted(root):
 
 def opened_beside(root):
     """A standby wakes up in the very moment in which somebody opens: whoever opens last owns, and the standby never claims over it."""
-    home = root.home_folder()
+    home = new_home(root)
     a = owner(root, home)
     b = Standby(root, home, env={"ONEPEN_FAILPOINT": "owner.after_write_ahead=stop@1"})
     a.kill()
@@ -154,7 +155,7 @@ def leaves_it_alone(root):
     time.sleep(EVERYBODY_KNOWS)
     b.worker.go_on()
     time.sleep(EVERYBODY_KNOWS)
-    with OutOfReach(home):
+    with OutOfReach(root, home):
         time.sleep(EVERYBODY_KNOWS)
     time.sleep(EVERYBODY_KNOWS)
     check(b.role() == "follower", "the owner has lived all along", b.worker.status(conn="ro"))
@@ -169,7 +170,7 @@ def leaves_it_alone(root):
 
 def handed_over(root, durability):
     """Under load: a client that tries each commit once more, at the new owner, loses none. Reports how long it could not write."""
-    home = root.home_folder()
+    home = new_home(root)
     a = owner(root, home, term=LONG_MS, durability=durability, notice_within=100)
     b = Standby(root, home, term=LONG_MS, durability=durability)
     command = root.start([root.bin / "onepen", "handover", "app", "--home", url(home), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -202,7 +203,7 @@ def handed_over(root, durability):
 
 def killed_while_it_hands_over(root):
     """The owner dies just after it let go: the standby that stood ready owns all the same."""
-    home = root.home_folder()
+    home = new_home(root)
     a = owner(root, home, term=LONG_MS, durability="local", notice_within=50, env={"ONEPEN_FAILPOINT": "keeper.released=kill@1"})
     put(a, 4)
     b = Standby(root, home, term=LONG_MS)
@@ -216,7 +217,7 @@ def killed_while_it_hands_over(root):
 
 def not_handed_over(root):
     """No standby; an owner that cannot be asked; a standby that stood ready and did not claim: the owner goes on."""
-    home = root.home_folder()
+    home = new_home(root)
     plain = Worker(root)
     plain.open(uri("app", home, root.cache()))
     code, out, err = root.onepen("handover", "app", "--home", url(home))
@@ -258,7 +259,7 @@ def writes(worker, number):
 def replicate_takes_over(root):
     """`onepen replicate --takeover`: ends when the owner is gone, having claimed, and the next open here is the writer, of a warm copy."""
     for file in (None, root.folder("replica") / "app.db"):
-        home, cache = root.home_folder(), root.cache()
+        home, cache = new_home(root), root.cache()
         a = owner(root, home, notice_within=NOT_NOTICED_MS)
         argv = [root.bin / "onepen", "replicate", "app", "--takeover", "--term", f"{TERM_MS}ms", "--home", url(home), "--cache-root", cache]
         command = root.start(argv + (["--to", file] if file else []), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -288,7 +289,7 @@ def killed_while_it_takes_over(root):
     names = root.path / "passed"
     names.touch()
     root.give(names)
-    home = root.home_folder()
+    home = new_home(root)
     a = owner(root, home)
     b = Standby(root, home)
     b.worker.kill()  # its copy is there; what comes now is what it passes when it goes on from it
@@ -302,7 +303,7 @@ def killed_while_it_takes_over(root):
     check(any(name.startswith("owner.") for name in places) and any(name.startswith("live.") for name in places), "it passes both rooms", places)
     died = 0
     for name in places:
-        home = root.home_folder()
+        home = new_home(root)
         a = owner(root, home)
         b = Standby(root, home)
         b.worker.kill()
@@ -351,4 +352,4 @@ def test(root):
           + ", ".join(f"{1000 * gap:.0f} ms ({durability})" for durability, gap in gaps.items()))
 
 
-main(test, "standby", in_memory=True)
+main_where(test, "standby", in_memory=True)

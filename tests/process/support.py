@@ -1,5 +1,4 @@
-"""What the tests of local commits, takeover and recovery share: a thread held inside a file operation, what a log and a salvage hold, copies of folders, and
-a home that is out of reach.
+"""What the tests of local commits, takeover and recovery share: a thread held inside a file operation, what a log and a salvage hold, and copies of folders.
 
 It reads log objects (docs/formats/log-object.md) and salvaged databases by itself, with nothing of the product: a second opinion.
 """
@@ -170,33 +169,6 @@ def put_back(folder, backup):
     for entry in list(pathlib.Path(folder).iterdir()):
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     subprocess.run(["cp", "-a", f"{backup}/.", str(folder)], check=True)
-
-
-def movable_home(root):
-    """A home in a folder of its own, as one on a disk that can be taken out."""
-    return root.folder(root.next("disk") + "/home")
-
-
-class OutOfReach:
-    """The folder above a movable home is renamed away, as when its disk is not mounted. A context manager; reach() ends it sooner.
-
-    Only for processes that open meanwhile: a live owner keeps its folders by descriptor and does not notice."""
-
-    def __init__(self, home):
-        self.disk = pathlib.Path(home).parent
-        self.away = self.disk.with_name(self.disk.name + ".away")
-        self.disk.rename(self.away)
-
-    def reach(self):
-        if self.away.exists():
-            self.away.rename(self.disk)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.reach()
-        return False
 
 
 # --- statements -----------------------------------------------------------------------------------------------------

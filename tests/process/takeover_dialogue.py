@@ -11,12 +11,11 @@ after the object got its name (faults.c). From here the stories part:
 """
 
 import re
-import sys
 
-import bucket_support
-from harness import Worker, check, main, reset_kind, url
-from support import (NOT_NOTICED_MS, Hold, check_reset, commits, copy_of, exported_numbers, local, numbers, one_claim_to_an_epoch, owners, put_back, refused_synced,
-                     salvage, synced, table, token)
+from bucket_support import held_create, keep, main_where, new_home, put_back
+from harness import Worker, check, reset_kind, url
+from support import (NOT_NOTICED_MS, check_reset, commits, copy_of, exported_numbers, local, numbers, one_claim_to_an_epoch, owners, refused_synced, salvage, synced,
+                     table, token)
 
 EPOCHS_BEFORE = 6
 ACKNOWLEDGED = 41   # the last sequence of epoch 7 that was answered
@@ -34,57 +33,27 @@ def name(home, cache, **parameters):
     return local("app", home, cache, notice_within=NOT_NOTICED_MS, **parameters)
 
 
-class InDirectory:
-    """Where the dialogue takes place, and how A's thread is held right after its object got its name. of_a: the home as A sees it."""
-
-    def __init__(self, root):
-        self.root, self.home = root, root.home_folder()
-        self.of_a = self.home
-        self.hold = Hold(root, f"linked|{self.home}/app/@log/*|1|EIO", armed=False)
-
-    def keep(self):
-        return copy_of(self.root, self.home)
-
-    def put_back(self, kept):
-        put_back(self.home, kept)
-
-
-class InBucket:
-    def __init__(self, root):
-        self.home = bucket_support.new_home(root)
-        machine = root.next("A")
-        self.of_a = self.home.through(root.proxy.listen(machine))
-        self.hold = bucket_support.AnswerHeld(root.proxy, machine)
-
-    def keep(self):
-        return self.home.kept()
-
-    def put_back(self, kept):
-        self.home.put_back(kept)
-
-
 class Dialogue:
     """A as epoch 7 with three pending commits, one of them landed without its answer."""
 
     def __init__(self, root):
-        self.root = root
-        self.place = InBucket(root) if getattr(root, "proxy", None) else InDirectory(root)
-        self.home, self.cache, self.hold = self.place.home, root.cache(), self.place.hold
+        self.root, self.home, self.cache = root, new_home(root), root.cache()
+        self.of_a, self.hold = held_create(root, self.home)  # the home as A sees it, and A right after an object of its got its name
         n = 0
         for _ in range(EPOCHS_BEFORE):
             before = Worker(root)
-            before.open(name(self.place.of_a, self.cache))
+            before.open(name(self.of_a, self.cache))
             table(before)
             n += 1
             write(before, n)
             before.quit()
         self.a = Worker(root, env={**self.hold.environment(), "ONEPEN_LOG": "stderr"})
-        self.a.open(name(self.place.of_a, self.cache))
+        self.a.open(name(self.of_a, self.cache))
         check(self.a.status()["epoch"] == EPOCHS_BEFORE + 1, "A must be epoch 7", self.a.status())
-        while self.last_sequence() < ACKNOWLEDGED:
+        for _ in range(ACKNOWLEDGED - self.last_sequence()):  # a commit is one append
             n += 1
             write(self.a, n)
-            synced(self.a)
+        synced(self.a)
         check(self.last_sequence() == ACKNOWLEDGED, "A's last acknowledged sequence", self.last_sequence())
         self.before = list(range(1, n + 1))
         self.token = token(self.a)
@@ -102,7 +71,7 @@ class Dialogue:
 
     def reopen(self, cache=None):
         worker = Worker(self.root)
-        worker.open(name(self.place.of_a, cache or self.cache))
+        worker.open(name(self.of_a, cache or self.cache))
         return worker
 
 
@@ -190,14 +159,14 @@ def resent(story, worker, what):
 def nobody_writes(root):
     story = Dialogue(root)
     # What epoch 7 would have sent: home and copy as they are now are kept, A goes on.
-    kept_home, kept_cache = story.place.keep(), copy_of(root, story.cache)
+    kept_home, kept_cache = keep(root, story.home), copy_of(root, story.cache)
     story.hold.let_go()
     synced(story.a)
     sent = [append.payload for append in commits(story.home) if append.epoch == 7][-len(UNLANDED):]
     check(numbers(story.a) == story.before + list(PENDING), "A goes on when its answer is found again")
     story.a.kill()
     # Both are put back to that moment: other files, the same bytes (a restored disk). Then the same without that: the very files that A left when it was killed.
-    story.place.put_back(kept_home)
+    put_back(story.home, kept_home)
     put_back(story.cache, kept_cache)
     again = story.reopen()
     check(resent(story, again, "put back") == sent, "put back: the bytes of a commit are the same under the new epoch")
@@ -227,22 +196,11 @@ def b_only_looks(root):
     print("takeover_dialogue: B looked and ended: A's commits are sent again under epoch 9, nothing in salvage")
 
 
-def dialogues(root):
+def test(root):
     b_writes(root)
     nobody_writes(root)
     b_only_looks(root)
 
 
-def test(root):
-    where = sys.argv[1] if len(sys.argv) > 1 else "file"
-    with bucket_support.homes(root, where) as server:
-        if server is None:
-            dialogues(root)
-            return
-        with bucket_support.FaultProxy(server) as root.proxy:
-            dialogues(root)
-        print(f"takeover_dialogue: all of it in a bucket of {where}")
-
-
 if __name__ == "__main__":
-    main(test, "takeover_dialogue")
+    main_where(test, "takeover_dialogue")

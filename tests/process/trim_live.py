@@ -7,12 +7,12 @@ a trim has gone over everything that was in the log when it was stopped: these a
 """
 
 import random
-import sys
 
-from harness import QUICK, SqlError, Worker, check, log_objects, main, seed, uri
+from bucket_support import ARGUMENTS, BucketHome, main_where, new_home
+from harness import QUICK, SqlError, Worker, check, log_objects, seed, uri
 from support import exported, local, synced, table
 
-MEETINGS = int(sys.argv[1]) if len(sys.argv) > 1 else 60 if QUICK else 500
+MEETINGS = int(ARGUMENTS[0]) if ARGUMENTS else 60 if QUICK else 500
 SNAPSHOT_AFTER = 64 << 10
 ROW_BYTES = 3_000
 MOST_ROUNDS = 20
@@ -60,20 +60,20 @@ def seen_by(worker):
 
 
 def lowest_object(home):
-    paths = log_objects(home)
-    return int(paths[0].name), int(paths[-1].name), len(paths)
+    ids = home.ids() if isinstance(home, BucketHome) else [int(path.name) for path in log_objects(home)]
+    return ids[0], ids[-1], len(ids)
 
 
 def mark(home):
     """Below this object nothing in the log folder counts any more (docs/formats/log-object.md)."""
-    return max((int(path.name) for path in (home / "app/@mark").glob("[0-9]*")), default=0)
+    return home.mark() if isinstance(home, BucketHome) else max((int(path.name) for path in (home / "app/@mark").glob("[0-9]*")), default=0)
 
 
 def test(root):
     start = seed()
     chance = random.Random(start)
     print(f"trim_live: seed {start}")
-    home = root.home_folder()
+    home = new_home(root)
     caches = [root.cache(), root.cache()]
     writer = Writer(root, home, caches[0])
     writer.set_up()
@@ -162,4 +162,4 @@ def test(root):
           f"never a false tail, {claims} claims, {writer.last} transactions")
 
 
-main(test, "trim_live")
+main_where(test, "trim_live")

@@ -6,7 +6,8 @@ landed, while B writes on until two snapshots stand above A's place and everythi
     other two commits are sent.
 """
 
-from harness import Worker, check, main
+from bucket_support import BucketHome, main_where
+from harness import Worker, check, url
 from support import exported_numbers, numbers, one_claim_to_an_epoch, salvage, synced, token
 from takeover_dialogue import PENDING, UNLANDED, Dialogue, name, two_unlanded_in_salvage
 
@@ -18,13 +19,16 @@ MOST_SNAPSHOTS = 60
 
 def trimmed(story, place):
     """Nothing stands for the records behind that offset any more: the packs that are left begin above its object."""
-    packs = sorted(path.name for path in (story.home / "app" / "@pack").iterdir()) if (story.home / "app" / "@pack").is_dir() else []
+    if isinstance(story.home, BucketHome):
+        packs = [key.rpartition("/")[2] for key in story.home.server.client().keys(f"{story.home.prefix}/app/@pack/")]
+    else:
+        packs = sorted(path.name for path in (story.home / "app" / "@pack").iterdir()) if (story.home / "app" / "@pack").is_dir() else []
     return bool(packs) and int(packs[0].split("-")[0]) > int(place.split(".")[1])
 
 
 def left_behind(root):
     story = Dialogue(root)
-    place = root.onepen_json("status", "app", "--home", f"file://{story.home}")["tail"]
+    place = root.onepen_json("status", "app", "--home", url(story.home))["tail"]
     story.a.kill()
     return story, place
 
@@ -60,7 +64,7 @@ def b_only_made_snapshots(root):
     for turn in range(MOST_SNAPSHOTS):
         if trimmed(story, place):
             break
-        code, out, err = root.onepen("snapshot", "app", "--home", f"file://{story.home}", "--cache-root", str(cache), "--write")
+        code, out, err = root.onepen("snapshot", "app", "--home", url(story.home), "--cache-root", str(cache), "--write")
         check(code == 0, "onepen snapshot", out, err)
     else:
         check(False, "the log is never trimmed", place)
@@ -79,4 +83,4 @@ def test(root):
 
 
 if __name__ == "__main__":
-    main(test, "trimmed_place")
+    main_where(test, "trimmed_place")

@@ -41,16 +41,18 @@ std::pair<Outcome, std::string> azure_sentence(const BucketAsked& asked, const i
       return {Outcome::unavailable, fmt::format("{}, more than it accepts. Set the clock (chronyc tracking, timedatectl)", clock_words(answer, asked.now_ms))};
     return {
         Outcome::unauthorised,
-        fmt::format("the key or the SAS is not one of account {}, or has expired. Check AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or the connection string",
-                    asked.key_id)};
+        fmt::format(
+            "the key, the SAS or the identity is not one of account {}, or has expired. Check AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or the connection string",
+            asked.key_id)};
   }
   if (code == "AccountIsDisabled") return {Outcome::unauthorised, fmt::format("the account {} is disabled", asked.key_id)};
   if (code == "KeyBasedAuthenticationNotPermitted")
     return {Outcome::unauthorised, fmt::format("the account {} takes no account keys. Use a SAS (AZURE_STORAGE_SAS_TOKEN), or allow them", asked.key_id)};
   if (code == "RequestBodyTooLarge") return {Outcome::too_large, "the store takes no object of that size"};
   if (answer.status == 401 || answer.status == 403)
-    return {Outcome::unauthorised, fmt::format("the SAS, or the network rules of account {}, do not allow it. The right {} is needed on the container",
-                                               asked.key_id, letter_for(asked.kind))};
+    return {Outcome::unauthorised,
+            fmt::format("the SAS, the roles of the identity, or the network rules of account {}, do not allow it. The right {} is needed on the container",
+                        asked.key_id, letter_for(asked.kind))};
   return {answer.status >= 500 || answer.status == 409 || answer.status == 412 ? Outcome::unavailable : Outcome::invalid, "the store refuses it"};
 }
 

@@ -9,6 +9,8 @@
 namespace onepen::home {
 namespace {
 
+constexpr std::size_t kLongestAccount = 63;  // of Azure 24; servers of one's own may have longer ones
+
 std::string lower_case(std::string_view text) {
   std::string out(text);
   std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
@@ -28,6 +30,17 @@ std::string part_of(std::string_view connection, std::string_view name) {
 
 tl::unexpected<Error> no_azure_keys(std::string message) { return tl::unexpected(Error{Outcome::unauthorised, std::move(message), {}}); }
 
+tl::unexpected<Error> no_azure_account() {
+  return no_azure_keys("The storage account has no name here: set AZURE_STORAGE_ACCOUNT, or write account= in the URL.");
+}
+
+// It stands in sentences and in the name of a host, and somebody may have swapped it with the key, which has 88 characters.
+bool good_account(std::string_view account) {
+  return account.size() <= kLongestAccount && std::all_of(account.begin(), account.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+         });
+}
+
 Result<AzureKeys> take_connection(std::string_view connection, AzureKeys keys) {
   if (keys.account.empty()) keys.account = part_of(connection, "AccountName");
   keys.endpoint = part_of(connection, "BlobEndpoint");
@@ -44,13 +57,27 @@ Result<AzureKeys> take_connection(std::string_view connection, AzureKeys keys) {
 
 }  // namespace
 
-Result<AzureKeys> azure_keys(const Environment& environment, const std::string& credential, const std::string& account) {
+Result<AzureKeys> azure_keys(const Environment& environment, const std::string& credential, const std::string& account,
+                             const std::function<Result<std::string>()>& identity) {
   AzureKeys keys;
   keys.account = account.empty() ? environment("AZURE_STORAGE_ACCOUNT") : account;
+  if (!good_account(keys.account))
+    return no_azure_keys("AZURE_STORAGE_ACCOUNT is no name of a storage account: it has other characters than letters and digits, or too many. Is it the key?");
   std::string given = credential.empty() ? environment("ONEPEN_CREDENTIAL") : credential;
   if (given.empty()) given = environment("AZURE_STORAGE_CONNECTION_STRING");
   if (given.empty()) given = environment("AZURE_STORAGE_KEY");
   if (given.empty()) given = environment("AZURE_STORAGE_SAS_TOKEN");
+  if (given.empty() && identity) {
+    auto token = identity();
+    if (!token)
+      return no_azure_keys(
+          "There are no credentials for this container. Looked at ONEPEN_CREDENTIAL, AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN "
+          "and the identity of this machine or pod: " +
+          token.error().message);
+    keys.bearer = std::move(*token);
+    if (keys.account.empty()) return no_azure_account();
+    return keys;
+  }
   if (given.empty())
     return no_azure_keys(
         "There are no credentials for this container. Looked at ONEPEN_CREDENTIAL, AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY and AZURE_STORAGE_SAS_TOKEN.");
@@ -67,7 +94,7 @@ Result<AzureKeys> azure_keys(const Environment& environment, const std::string& 
     keys.key = as_text(*key);
   }
   if (keys.sas.starts_with('?')) keys.sas.erase(0, 1);
-  if (keys.account.empty()) return no_azure_keys("The storage account has no name here: set AZURE_STORAGE_ACCOUNT, or write account= in the URL.");
+  if (keys.account.empty()) return no_azure_account();
   return keys;
 }
 

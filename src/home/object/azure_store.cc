@@ -82,6 +82,7 @@ io::HttpRequest AzureStore::request_of(const Call& call, const AzureKeys& keys) 
   request.body = call.body;
   request.max_answer_bytes = call.max_answer_bytes;
   if (!keys.sas.empty()) request.url += (query.empty() ? "?" : "&") + keys.sas;
+  else if (!keys.bearer.empty()) request.headers.push_back({"Authorization", "Bearer " + keys.bearer});
   else request.headers.push_back({"Authorization", azure_authorization(keys, call.method, path, call.query, request.headers, call.body.size())});
   return request;
 }

@@ -21,10 +21,12 @@ struct AzureKeys {
   std::string account, key;  // key: decoded
   std::string sas;           // a shared access signature, "sv=…&sig=…", in place of the key
   std::string endpoint;      // of the connection string; empty: none named
+  std::string bearer{};      // a token of an identity, in place of key and SAS
 };
 // Of `credential` (an account key, a SAS token or a connection string), else ONEPEN_CREDENTIAL, AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY,
-// AZURE_STORAGE_SAS_TOKEN; the account is `account`, or AZURE_STORAGE_ACCOUNT, or the connection string's. Errors: unauthorised (there is none: where was looked).
-Result<AzureKeys> azure_keys(const Environment& environment, const std::string& credential, const std::string& account);
+// AZURE_STORAGE_SAS_TOKEN, `identity` (a token; empty: none is asked); the account is `account`, or AZURE_STORAGE_ACCOUNT, or the connection string's. Errors: unauthorised (there is none: where was looked).
+Result<AzureKeys> azure_keys(const Environment& environment, const std::string& credential, const std::string& account,
+                             const std::function<Result<std::string>()>& identity = {});
 
 // The Authorization header by SharedKey. `path` as it goes out, `query` decoded, `headers` all that count.
 std::string azure_authorization(const AzureKeys& keys, std::string_view method, std::string_view path, const Query& query,

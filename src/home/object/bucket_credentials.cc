@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/mutex.h"
 #include "home/object/bucket_codec.h"
 #include "home/object/bucket_place.h"
+#include "home/object/bucket_xml.h"
 
 namespace onepen::home {
 namespace {
@@ -38,15 +37,16 @@ Result<AwsKeys> keys_of_json(ByteView body, std::string_view who) {
 
 class AwsKeyChain final : public AwsKeySource {
  public:
-  AwsKeyChain(Runtime& runtime, Environment environment, std::string credential, std::unique_ptr<io::HttpClient> http)
+  AwsKeyChain(Runtime& runtime, Environment environment, std::string credential, KeyTransports http)
       : runtime_(runtime), environment_(std::move(environment)), credential_(std::move(credential)), http_(std::move(http)) {}
 
   Result<AwsKeys> keys() override;
   void refused(const AwsKeys& keys) override;
 
  private:
-  Result<std::optional<AwsKeys>> written_down();  // 1 to 3; none: nothing there
-  Result<AwsKeys> asked_for();                    // 4 and 5
+  Result<std::optional<AwsKeys>> written_down();  // 1, 2 and 4; none: to be asked for, by 3, 5 or 6
+  Result<AwsKeys> asked_for();
+  Result<AwsKeys> from_sts(const WebIdentity& identity);
   Result<AwsKeys> from_container(const std::string& url);
   Result<AwsKeys> from_instance();
   Result<Bytes> ask(std::string_view method, const std::string& url, std::vector<io::HttpHeader> headers, std::string_view who);
@@ -55,9 +55,9 @@ class AwsKeyChain final : public AwsKeySource {
   Runtime& runtime_;
   const Environment environment_;
   const std::string credential_;
-  const std::unique_ptr<io::HttpClient> http_;
+  const KeyTransports http_;
   Mutex mutex_;        // of what is kept
-  Mutex one_refresh_;  // held while the endpoint is asked: whoever has no keys at all waits for this answer, for as long as http_ allows
+  Mutex one_refresh_;  // held while an endpoint is asked: whoever has no keys at all waits for this answer, for as long as http_ allows
   std::optional<AwsKeys> kept_ ONEPEN_GUARDED_BY(mutex_);
   bool refreshing_ ONEPEN_GUARDED_BY(mutex_) = false;
   std::int64_t not_before_ms_ ONEPEN_GUARDED_BY(mutex_) = 0;
@@ -78,9 +78,12 @@ Result<std::optional<AwsKeys>> AwsKeyChain::written_down() {
     return no_keys(fmt::format("{} is set and {} is not: both belong together.", keys.secret.empty() ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY",
                                keys.secret.empty() ? "AWS_SECRET_ACCESS_KEY" : "AWS_ACCESS_KEY_ID"));
   auto profile = aws_profile(environment_);
+  // An identity of the environment goes before the profile's keys, one of the profile behind them, as its other ways do.
+  if (!environment_("AWS_WEB_IDENTITY_TOKEN_FILE").empty()) return std::optional<AwsKeys>{};
   keys = {profile["aws_access_key_id"], profile["aws_secret_access_key"], profile["aws_session_token"]};
   if (!keys.key_id.empty() && !keys.secret.empty()) return keys;
-  for (const char* other : {"role_arn", "sso_session", "sso_start_url", "credential_process", "web_identity_token_file"})
+  if (profile.contains("web_identity_token_file")) return std::optional<AwsKeys>{};
+  for (const char* other : {"role_arn", "sso_session", "sso_start_url", "credential_process"})
     if (profile.contains(other))
       return no_keys(
           fmt::format("The profile '{}' gets its keys by {}, which Onepen does not do itself. Put them into the environment: "
@@ -93,28 +96,44 @@ Result<std::optional<AwsKeys>> AwsKeyChain::written_down() {
 
 Result<Bytes> AwsKeyChain::ask(std::string_view method, const std::string& url, std::vector<io::HttpHeader> headers, std::string_view who) {
   io::HttpRequest request{std::string(method), url, std::move(headers)};
-  auto answer = http_->send(request);
+  auto answer = http_.near->send(request);
   if (!answer) return no_keys(fmt::format("{} does not answer ({}).", who, answer.error().message));
   if (answer->status != 200) return no_keys(fmt::format("{} answers {}.", who, answer->status));
   return std::move(answer->body);
 }
 
-// An address that somebody may have put into the environment is trusted with a token only when it is this machine's, the container agent's, or speaks TLS.
-bool may_be_asked(const std::string& url) {
-  if (url.starts_with("https://")) return true;
-  if (!url.starts_with("http://")) return false;
-  const auto host = split_endpoint(url).host;
-  const auto name = host.starts_with('[') ? host.substr(0, host.find(']') + 1) : host.substr(0, host.find(':'));
-  return name == "localhost" || name.starts_with("127.") || name == "[::1]" || name == "169.254.170.2" || name == "169.254.170.23" || name == "[fd00:ec2::23]";
+// The token, and nothing else, is the proof: the request is not signed. It is read anew each time, since whoever put it there renews it.
+Result<AwsKeys> AwsKeyChain::from_sts(const WebIdentity& identity) {
+  const auto endpoint = sts_endpoint(environment_);
+  if (!trusted_address(endpoint))
+    return no_keys(
+        fmt::format("STS ({}, of AWS_ENDPOINT_URL_STS or AWS_ENDPOINT_URL) is neither https nor an address of this machine: it is shown no token.", endpoint));
+  const auto token = file_text(identity.token_file);
+  if (without_space(token).empty()) return no_keys(fmt::format("The file {} (AWS_WEB_IDENTITY_TOKEN_FILE) cannot be read, or is empty.", identity.token_file));
+  const std::string form = canonical_query({{"Action", "AssumeRoleWithWebIdentity"},
+                                            {"Version", "2011-06-15"},
+                                            {"RoleArn", identity.role_arn},
+                                            {"RoleSessionName", identity.session_name},
+                                            {"WebIdentityToken", std::string(without_space(token))}});
+  io::HttpRequest request{"POST", endpoint + "/", {{"Content-Type", "application/x-www-form-urlencoded"}}};
+  request.body = as_bytes(form);
+  const std::string what =
+      fmt::format("Taking the role {} by the token of {} (AWS_WEB_IDENTITY_TOKEN_FILE) at {} failed", identity.role_arn, identity.token_file, endpoint);
+  auto answer = http_.far->send(request);
+  if (!answer) return no_keys(fmt::format("{}: no answer ({}).", what, answer.error().message));
+  const auto said = parse_sts_answer(answer->body);
+  if (!said) return no_keys(fmt::format("{}: the answer ({}) is none of STS's.", what, answer->status));
+  if (!said->code.empty())
+    return no_keys(fmt::format("{}: {} ({}). Check the trust policy of the role, and that the token is not an old one.", what, said->message, said->code));
+  return AwsKeys{said->key_id, said->secret, said->session_token, iso_date_ms(said->expiration).value_or(0)};
 }
 
 Result<AwsKeys> AwsKeyChain::from_container(const std::string& url) {
-  if (!may_be_asked(url)) return no_keys("AWS_CONTAINER_CREDENTIALS_FULL_URI is neither https nor an address of this machine: it is not asked.");
+  if (!trusted_address(url)) return no_keys("AWS_CONTAINER_CREDENTIALS_FULL_URI is neither https nor an address of this machine: it is not asked.");
   std::string token = environment_("AWS_CONTAINER_AUTHORIZATION_TOKEN");
   if (const auto path = environment_("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"); !path.empty()) {
-    std::ifstream in(path, std::ios::binary);
-    token = std::string(std::istreambuf_iterator<char>(in), {});
-    token = std::string(without_space(token));
+    const auto text = file_text(path);
+    token = without_space(text);
     if (token.empty()) return no_keys(fmt::format("The file {} (AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE) cannot be read, or is empty.", path));
   }
   std::vector<io::HttpHeader> headers;
@@ -143,6 +162,9 @@ Result<AwsKeys> AwsKeyChain::from_instance() {
 }
 
 Result<AwsKeys> AwsKeyChain::asked_for() {
+  const auto identity = web_identity(environment_, aws_profile(environment_));
+  if (!identity) return tl::unexpected(identity.error());
+  if (*identity) return from_sts(**identity);
   if (const auto relative = environment_("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"); !relative.empty())
     return from_container(std::string(kContainerHost) + (relative.starts_with('/') ? "" : "/") + relative);
   if (const auto full = environment_("AWS_CONTAINER_CREDENTIALS_FULL_URI"); !full.empty()) return from_container(full);
@@ -196,7 +218,7 @@ void AwsKeyChain::refused(const AwsKeys& keys) {
 
 }  // namespace
 
-std::unique_ptr<AwsKeySource> make_aws_key_source(Runtime& runtime, Environment environment, std::string credential, std::unique_ptr<io::HttpClient> http) {
+std::unique_ptr<AwsKeySource> make_aws_key_source(Runtime& runtime, Environment environment, std::string credential, KeyTransports http) {
   return std::make_unique<AwsKeyChain>(runtime, std::move(environment), std::move(credential), std::move(http));
 }
 

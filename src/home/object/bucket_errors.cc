@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "home/object/bucket_codec.h"
 
 namespace onepen::home {
 namespace {
+
+constexpr std::size_t kLongestKeyId = 32;  // ids of the stores at hand have 16 to 32 characters, their secrets 40 and more
 
 std::string what_was_asked(const BucketAsked& asked) {
   const std::string where = fmt::format("{} at {}", asked.bucket, asked.endpoint);
@@ -42,7 +45,11 @@ Error no_answer_error(const BucketAsked& asked, const io::HttpFailure& failure) 
                  "your own authority name its bundle in AWS_CA_BUNDLE or SSL_CERT_FILE.");
     case io::HttpFault::timed_out: return say("the endpoint took too long", "It is asked again when the home is used again.");
     case io::HttpFault::too_large: return say("the answer is longer than anything Onepen keeps there", "Is this object Onepen's?");
-    case io::HttpFault::broken: break;
+    case io::HttpFault::broken:
+      if (!failure.answer_began && asked.endpoint.starts_with("http://"))
+        return say("the connection ended without an answer",
+                   "Is that the port of a store? One that speaks TLS is written https://. It is asked again when the home is used again.");
+      break;
   }
   return say("the connection broke before a whole answer came", "It is asked again when the home is used again.");
 }
@@ -60,6 +67,12 @@ Error kept_failing_error(const BucketAsked& asked, const Told& told, std::string
             {}};
   return {
       Outcome::unavailable, fmt::format("{} failed: the store has a fault of its own ({}). See its health page or log.", what_was_asked(asked), answers), {}};
+}
+
+std::string shown_key_id(std::string_view id) {
+  if (id.size() <= kLongestKeyId && std::all_of(id.begin(), id.end(), [](char c) { return c > ' ' && c < 0x7f && c != '/' && c != '+' && c != '='; }))
+    return std::string(id);
+  return fmt::format("({} characters, which are no key id: are id and secret swapped?)", id.size());
 }
 
 std::string clock_words(const io::HttpAnswer& answer, std::int64_t now_ms) {

@@ -35,6 +35,8 @@ std::string_view doing(RequestKind kind);  // "Reading": a sentence begins so
 Error no_answer_error(const BucketAsked& asked, const io::HttpFailure& failure);
 // Asked again and again, and told to be slower, or that the server could not. Outcome: unavailable.
 Error kept_failing_error(const BucketAsked& asked, const Told& told, std::string_view code);
+// A key id as a sentence may show it. Keys that somebody swapped put the secret in its place, and secrets are longer: then only its length is told.
+std::string shown_key_id(std::string_view id);
 // How far our clock is off, from the Date header of an answer: "this machine's clock is 17 min behind the store's". Empty: it is not told.
 std::string clock_words(const io::HttpAnswer& answer, std::int64_t now_ms);
 

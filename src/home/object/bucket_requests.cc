@@ -25,6 +25,11 @@ bool worth_another(RequestKind kind, Verdict verdict) {
   return verdict == Verdict::throttled || verdict == Verdict::conflict || (verdict == Verdict::failed && kind != RequestKind::create);
 }
 
+int most_tries(const RetryPolicy& policy, const io::HttpResult& last) {
+  if (last || last.error().answer_began || last.error().fault == io::HttpFault::timed_out) return policy.tries;
+  return std::min(policy.tries, last.error().may_have_arrived ? policy.tries_unanswered : policy.tries_to_connect);
+}
+
 }  // namespace
 
 Verdict verdict_by_status(int status) {
@@ -73,8 +78,7 @@ Result<Told> BucketRequests::send(RequestKind kind, const std::function<Result<i
       told.may_have_landed |= told.last.error().may_have_arrived;
       again = worth_another(kind, told.last.error());
     }
-    const bool connected = told.last || told.last.error().may_have_arrived;
-    if (!again || told.tries >= (connected ? policy_.tries : policy_.tries_to_connect) || !wait_before_next(told, begun)) return told;
+    if (!again || told.tries >= most_tries(policy_, told.last) || !wait_before_next(told, begun)) return told;
   }
 }
 

@@ -48,6 +48,7 @@ struct RetryPolicy {
   std::chrono::milliseconds patience{20'000};  // after that nothing is begun any more
   int tries = 10;
   int tries_to_connect = 3;  // where nobody answers at all, the caller waits better than we do
+  int tries_unanswered = 5;  // connected, and each time it ended without a byte of an answer: what listens there may be no HTTP server
 };
 
 enum class Verdict : std::uint8_t {

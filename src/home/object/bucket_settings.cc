@@ -5,18 +5,12 @@
 
 #include "home/object/bucket_codec.h"
 #include "home/object/bucket_credentials.h"
+#include "home/object/bucket_place.h"
 
 namespace onepen::home {
 namespace {
 
 constexpr std::size_t kMaxSettingsFile = 1u << 20;
-
-std::string file_text(const std::string& path) {  // empty: it cannot be read
-  std::ifstream in(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(in), {});
-  if (text.size() > kMaxSettingsFile) text.clear();
-  return text;
-}
 
 std::string first_of(const Environment& environment, std::initializer_list<const char*> names) {
   for (const char* name : names)
@@ -37,6 +31,21 @@ std::string of_profile(const Environment& environment, const char* key) {
 }
 
 }  // namespace
+
+std::string file_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  if (text.size() > kMaxSettingsFile) text.clear();
+  return text;
+}
+
+bool trusted_address(const std::string& url) {
+  if (url.starts_with("https://")) return true;
+  if (!url.starts_with("http://")) return false;
+  const auto host = split_endpoint(url).host;
+  const auto name = host.starts_with('[') ? host.substr(0, host.find(']') + 1) : host.substr(0, host.find(':'));
+  return name == "localhost" || name.starts_with("127.") || name == "[::1]" || name == "169.254.170.2" || name == "169.254.170.23" || name == "[fd00:ec2::23]";
+}
 
 Environment process_environment() {
   return [](const char* name) {
@@ -90,6 +99,31 @@ std::string aws_endpoint(const Environment& environment) {
   if (environment("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS") == "true") return {};
   const auto endpoint = first_of(environment, {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"});
   return endpoint.empty() ? of_profile(environment, "endpoint_url") : endpoint;
+}
+
+Result<std::optional<WebIdentity>> web_identity(const Environment& environment, const AwsProfile& profile) {
+  const auto of = [](const AwsProfile& one, const char* key) {
+    const auto at = one.find(key);
+    return at == one.end() ? std::string() : at->second;
+  };
+  WebIdentity out{environment("AWS_WEB_IDENTITY_TOKEN_FILE"), environment("AWS_ROLE_ARN"), environment("AWS_ROLE_SESSION_NAME")};
+  if (out.token_file.empty()) out = {of(profile, "web_identity_token_file"), of(profile, "role_arn"), of(profile, "role_session_name")};
+  if (out.token_file.empty()) return std::optional<WebIdentity>{};
+  if (out.role_arn.empty())
+    return tl::unexpected(Error{Outcome::unauthorised, "AWS_WEB_IDENTITY_TOKEN_FILE is set and AWS_ROLE_ARN is not: both belong together.", {}});
+  if (out.session_name.empty()) out.session_name = "onepen";
+  return std::optional<WebIdentity>(std::move(out));
+}
+
+std::string sts_endpoint(const Environment& environment) {
+  if (environment("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS") != "true") {
+    auto set = first_of(environment, {"AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"});
+    if (set.empty()) set = of_profile(environment, "endpoint_url");
+    while (set.ends_with('/')) set.pop_back();
+    if (!set.empty()) return set;
+  }
+  const auto region = aws_region(environment);
+  return "https://sts." + (region.empty() ? std::string(kFirstRegion) : region) + ".amazonaws.com" + (region.starts_with("cn-") ? ".cn" : "");
 }
 
 std::string ca_bundle(const Environment& environment) {

@@ -37,6 +37,22 @@ std::optional<BucketFault> parse_bucket_fault(ByteView body) {
   return out;
 }
 
+std::optional<StsAnswer> parse_sts_answer(ByteView body) {
+  pugi::xml_document document;
+  if (load(document, body, "ErrorResponse")) {
+    const auto error = document.document_element().child("Error");
+    StsAnswer out{.code = error.child("Code").text().get(), .message = error.child("Message").text().get()};
+    if (out.code.empty()) return std::nullopt;
+    return out;
+  }
+  if (!load(document, body, "AssumeRoleWithWebIdentityResponse")) return std::nullopt;
+  const auto keys = document.document_element().child("AssumeRoleWithWebIdentityResult").child("Credentials");
+  StsAnswer out{keys.child("AccessKeyId").text().get(), keys.child("SecretAccessKey").text().get(), keys.child("SessionToken").text().get(),
+                keys.child("Expiration").text().get()};
+  if (out.key_id.empty() || out.secret.empty() || out.session_token.empty()) return std::nullopt;
+  return out;
+}
+
 std::optional<BucketPage> parse_s3_page(ByteView body) {
   pugi::xml_document document;
   if (!load(document, body, "ListBucketResult")) return std::nullopt;

@@ -19,6 +19,11 @@ struct BucketPage {  // of a listing
   std::vector<std::string> prefixes;  // what lies deeper, up to the delimiter and with it
   std::string next;                   // where the next page begins; empty: this was the last
 };
+struct StsAnswer {  // of AssumeRoleWithWebIdentity: keys, or the code and the words of a refusal
+  std::string key_id, secret, session_token, expiration;
+  std::string code, message;
+};
+std::optional<StsAnswer> parse_sts_answer(ByteView body);
 std::optional<BucketPage> parse_s3_page(ByteView body);
 std::optional<BucketPage> parse_azure_page(ByteView body);
 

@@ -167,16 +167,18 @@ ObjectStream::Step<> ObjectStream::take(std::uint64_t id, const LogObject& objec
 
 // --- going on -----------------------------------------------------------------------------------------------------------------------------------------
 
-// Ids from `id` on, as many as one page holds, in order. B6: by LIST, not by GET.
+// Ids from `id` on, at most `limit`, in order; fewer: there are no more. B6: by LIST, not by GET. Names that are no ids are somebody else's, and are passed over.
 ObjectStream::Step<std::vector<std::uint64_t>> ObjectStream::list_from(std::uint64_t id, std::size_t limit) {
-  ++requests_;
-  auto names = store_.list(log_folder_, object_name(id - 1), limit);
-  if (!names) return refuse(names.error());
   std::vector<std::uint64_t> ids;
-  ids.reserve(names->size());
-  for (const auto& name : *names)
-    if (auto found = object_id(name)) ids.push_back(*found);
-  return ids;
+  for (std::string after = object_name(id - 1);;) {
+    ++requests_;
+    auto names = store_.list(log_folder_, after, limit);
+    if (!names) return refuse(names.error());
+    for (const auto& name : *names)
+      if (auto found = object_id(name); found && ids.size() < limit) ids.push_back(*found);
+    if (names->size() < limit || ids.size() == limit) return ids;
+    after = std::move(names->back());
+  }
 }
 
 // The next object, when LIST showed `listed`. A listing is no snapshot: one below `listed` that it left out may have been created behind its back, but then

@@ -4,14 +4,13 @@
 
 #include <algorithm>
 
+#include "home/object/azure_identity.h"
 #include "home/object/azure_store.h"
 #include "home/object/bucket_place.h"
 #include "home/object/s3_store.h"
 
 namespace onepen::home {
 namespace {
-
-constexpr std::string_view kFirstRegion = "us-east-1";  // where nothing names one; a bucket elsewhere is followed there
 
 std::unique_ptr<io::HttpClient> bucket_http(const OpenHomeOptions& options, const Environment& environment) {
   io::HttpOptions http;
@@ -47,24 +46,31 @@ Result<OpenedBucket> open_s3(Runtime& runtime, const BucketUrl& url, const OpenH
   OpenedBucket out;
   out.name = bucket_home_name("s3", url, endpoint);
   out.metrics = std::make_shared<BucketMetrics>();
-  out.store = make_s3_store(
-      runtime, std::move(place),
-      {make_aws_key_source(runtime, environment, options.credential, metadata_http(environment)), bucket_http(options, environment), out.metrics});
+  out.store = make_s3_store(runtime, std::move(place),
+                            {make_aws_key_source(runtime, environment, options.credential, {metadata_http(environment), bucket_http(options, environment)}),
+                             bucket_http(options, environment), out.metrics});
   return out;
 }
 
 // An account that is not named at all is told by the first request: opening looks at no credentials. Only where the endpoint hangs on it, it is needed here.
 Result<OpenedBucket> open_az(Runtime& runtime, const BucketUrl& url, const OpenHomeOptions& options, const Environment& environment) {
-  auto keys = [environment, credential = options.credential, account = url.account] { return azure_keys(environment, credential, account); };
   std::string endpoint = url.endpoint;
   if (endpoint.empty()) {
-    const auto found = keys();
+    const auto found = azure_keys(environment, options.credential, url.account, [] { return Result<std::string>(std::string()); });
     if (!found) return tl::unexpected(found.error());
     auto parsed = parse_endpoint(found->endpoint.empty() ? fmt::format("https://{}.blob.core.windows.net", found->account) : found->endpoint);
     if (!parsed)
       return tl::unexpected(Error{Outcome::invalid, "The endpoint of the connection string, or the name of the account: " + parsed.error().message, {}});
     endpoint = std::move(*parsed);
   }
+  std::function<Result<std::string>()> identity;
+  if (trusted_address(endpoint))
+    identity = [from = std::make_shared<AzureIdentity>(runtime, environment, KeyTransports{metadata_http(environment), bucket_http(options, environment)})] {
+      return from->token();
+    };
+  auto keys = [environment, credential = options.credential, account = url.account, identity] {
+    return azure_keys(environment, credential, account, identity);
+  };
   OpenedBucket out;
   out.name = bucket_home_name("az", url, endpoint);
   out.metrics = std::make_shared<BucketMetrics>();

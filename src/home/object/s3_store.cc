@@ -68,7 +68,7 @@ class S3Store final : public ObjectStore {
   }
   std::string endpoint_in(const std::string& region) const { return place_.endpoint.empty() ? cloud_endpoint(region) : place_.endpoint; }
   BucketAsked asked_of(const Call& call, const std::string& region, const AwsKeys& keys) {
-    return {call.kind, call.key, fmt::format("bucket '{}'", place_.bucket), endpoint_in(region), region, keys.key_id, runtime_.wall_ms()};
+    return {call.kind, call.key, fmt::format("bucket '{}'", place_.bucket), endpoint_in(region), region, shown_key_id(keys.key_id), runtime_.wall_ms()};
   }
 
   Runtime& runtime_;

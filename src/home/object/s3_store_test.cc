@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "home/object/bucket_codec.h"
+#include "home/object/bucket_errors.h"
 #include "io/system_runtime.h"
 #include "tests/support/fake_s3.h"
 
@@ -38,6 +39,7 @@ class S3StoreTest : public ::testing::Test {
     retry.first = std::chrono::milliseconds(1);
     retry.longest = std::chrono::milliseconds(2);
     retry.tries = 4;
+    retry.tries_unanswered = 3;
     return home::make_s3_store(*runtime, std::move(place), {std::make_unique<GivenKeys>(&refusals), io::make_http_client(http), metrics, retry});
   }
   home::S3Place place() { return {.bucket = "bucket", .prefix = "pre", .endpoint = bucket.url(), .region = "eu-west-1", .path_style = true}; }
@@ -155,6 +157,25 @@ TEST_F(S3StoreTest, a_create_that_never_left_is_a_definite_refusal) {
   const auto put = open(nowhere)->put_if_absent("a", as_bytes("x"));
   ASSERT_FALSE(put);
   EXPECT_EQ(put.error().outcome, Outcome::unavailable);
+}
+
+TEST(ShownKeyId, a_secret_in_the_place_of_the_key_id_is_not_shown) {
+  EXPECT_EQ(home::shown_key_id("AKIAIOSFODNN7EXAMPLE"), "AKIAIOSFODNN7EXAMPLE");
+  EXPECT_EQ(home::shown_key_id("user.name@example"), "user.name@example");
+  for (const std::string secret : {"wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "wJalrXUtnFEMIxK7MDENGxbPxRfiCYEXAMPLEKEY", "short/one", "with space"})
+    EXPECT_EQ(home::shown_key_id(secret).find(secret.substr(0, 5)), std::string::npos) << home::shown_key_id(secret);
+}
+
+TEST_F(S3StoreTest, where_no_byte_of_an_answer_ever_comes_it_is_given_up_sooner) {
+  bucket.next(WebReply{200, "", {}, WebReply::Way::no_answer}, 3);
+  const auto got = store->get("a");
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().outcome, Outcome::unavailable);
+  EXPECT_NE(got.error().message.find("https://"), std::string::npos) << "perhaps TLS is wanted there: " << got.error().message;
+  EXPECT_EQ(sent(RequestKind::get), 3u);
+  bucket.next(WebReply{200, "half", {}, WebReply::Way::half_a_body}, 4);
+  EXPECT_FALSE(store->get("a"));
+  EXPECT_EQ(sent(RequestKind::get), 7u) << "who begins to answer is asked as often as ever";
 }
 
 TEST_F(S3StoreTest, what_reads_overwrites_or_erases_is_sent_again_after_what_passes) {
