@@ -25,6 +25,9 @@ namespace onepen::home {
 enum class RequestKind : std::uint8_t { get, list, create, put, erase };
 inline constexpr std::array<std::string_view, 5> kRequestKinds{"get", "list", "create", "put", "erase"};
 
+// Of one reader or writer of many objects (ObjectStore::at_once). Half of the connections that io::HttpOptions allows, so that a commit finds a free one.
+inline constexpr std::size_t kBucketAtOnce = 8;
+
 // What was asked of a store since it was made, by kind. Thread-safe.
 struct BucketMetrics {
   struct Kind {

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "home/object/fold.h"
+#include "home/object/log_ahead.h"
 #include "home/object/object_home.h"
 #include "home/object/position.h"
 #include "wire/pack.h"
@@ -24,6 +25,7 @@ namespace onepen::home {
 
 inline constexpr std::size_t kListPage = 1000;
 inline constexpr std::uint64_t kMaxBatchPayload = 48u << 20;
+inline constexpr std::size_t kLeastReadAhead = 64;  // records that somebody reads at a time for whom it is worth to fetch objects ahead
 inline constexpr int kUnlistedReads = 64;       // of a reader of a directory, between two listings
 inline constexpr int kTriesBeforeRace = 4;     // ids a claim may lose to data before it races each create (B3)
 inline constexpr int kMaxClaimTries = 1000;    // then `claim_races`
@@ -114,6 +116,7 @@ class ObjectStream final : public core::Stream {
   // object_reading.cc: objects, packs, the mark; object_begin.cc: where a fold begins
   std::string key(std::uint64_t id) const { return log_folder_ + "/" + object_name(id); }
   Step<std::optional<Fetched>> fetch(std::uint64_t id);   // from the log folder; none: absent
+  Step<Fetched> decoded(std::uint64_t id, Bytes bytes);
   Step<std::optional<Fetched>> unpack(std::uint64_t id);  // below the mark; none: void. gone: no pack has it any more
   Step<std::optional<Fetched>> in_place(std::uint64_t id, std::uint64_t checksum);
   Step<const KeptPack*> pack_of(std::uint64_t id);        // null: none has it
@@ -138,6 +141,7 @@ class ObjectStream final : public core::Stream {
   Step<std::optional<Reach>> ask_for_next(Batch& batch);
   Step<Reach> catch_up(std::vector<core::Record>* out, const core::ReadLimit& limit);
   Step<> catch_up_all();
+  void look_ahead(std::uint64_t last, const Batch& batch);
   Step<> take_next(std::uint64_t listed, std::vector<core::Record>* out);
   Step<> take_packed(std::vector<core::Record>* out);
   Step<> look_at_marks();
@@ -231,6 +235,7 @@ class ObjectStream final : public core::Stream {
   std::uint64_t unchecked_from_ = 1;      // objects from here on were folded, or taken as absent, since the mark was last read (B6)
   std::unique_ptr<KeptPack> pack_;        // the one looked into last
   std::optional<wire::SnapshotHead> head_;  // the one read last
+  std::unique_ptr<LogAhead> ahead_;       // objects of the newest listing, behind next_id
   std::optional<Flight> flight_;
   std::uint32_t requests_ = 0;
 };
