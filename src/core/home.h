@@ -62,6 +62,20 @@ struct ClaimRequest {
   Incarnation first_incarnation{};
   std::int64_t time_ms = 0;             // wall clock of the claimer, for people
 };
+// One record that counts (void ones are never shown).
+struct Record {
+  RecordKind kind = RecordKind::data;
+  Incarnation incarnation;
+  Epoch epoch;
+  ClaimId claim_id;
+  Sequence sequence;
+  std::int64_t time_ms = 0;
+  Offset next;                        // just after it
+  Bytes payload;
+  OwnerInfo owner;                    // claims only
+  Epoch closed_epoch;                 // claims only
+  Sequence closed_sequence;           // claims only
+};
 struct ClaimReceipt {
   Incarnation incarnation;
   Epoch epoch;
@@ -70,6 +84,9 @@ struct ClaimReceipt {
   Sequence closed_sequence;   // last applied sequence of closed_epoch
   Offset offset;              // just after the claim
   std::uint32_t requests = 0;  // requests to the place until ownership was known (bench, status)
+  // The claim as read() shows it, and the position before it: whoever has read up to there misses nothing else. None: read() tells.
+  std::optional<Record> record{};
+  Offset follows{};
 };
 
 struct Append {
@@ -90,20 +107,6 @@ struct AppendReceipt {
   std::vector<Offset> offsets;  // offsets[i]: just after appends[i]; fewer than the appends: the rest certainly was not applied, ask again to learn why
 };
 
-// One record that counts (void ones are never shown).
-struct Record {
-  RecordKind kind = RecordKind::data;
-  Incarnation incarnation;
-  Epoch epoch;
-  ClaimId claim_id;
-  Sequence sequence;
-  std::int64_t time_ms = 0;
-  Offset next;                        // just after it
-  Bytes payload;
-  OwnerInfo owner;                    // claims only
-  Epoch closed_epoch;                 // claims only
-  Sequence closed_sequence;           // claims only
-};
 struct ReadLimit {
   std::size_t records = 1024;
   std::uint64_t bytes = 8u << 20;  // soft: at least one record is returned

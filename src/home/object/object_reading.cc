@@ -76,7 +76,9 @@ void ObjectStream::forget() {
   unchecked_from_ = 1;
   unlisted_reads_ = 0;
   last_end_.reset();
+  placed_.reset();
   ahead_.reset();
+  at_tail_ = false;
 }
 
 // --- one object ---------------------------------------------------------------------------------------------------------------------------------------

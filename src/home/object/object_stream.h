@@ -89,6 +89,10 @@ class ObjectStream final : public core::Stream {
     Bytes bytes;
     wire::Pack pack;  // looks into bytes
   };
+  struct PlacedClaim {  // ours, as it was folded
+    Offset follows;     // the tail before it
+    core::Record record;
+  };
   struct Start {  // where a read goes on
     std::uint64_t id = 1;
     std::size_t skip = 0;  // appends of that object
@@ -108,6 +112,7 @@ class ObjectStream final : public core::Stream {
   // object_stream.cc: what is asked
   core::Answer<core::ReadResult> read_once(const Offset& from, const core::ReadLimit& limit);
   core::Answer<core::StreamStat> stat_once();
+  core::StreamStat told();  // of a fold that is at the tail, its mark checked
   Step<Start> start_of(const Offset& from);
   Step<Start> start_of_content();
   Step<bool> reread(std::uint64_t id, std::size_t skip, const core::ReadLimit& limit, std::vector<core::Record>& out, std::uint64_t& bytes);
@@ -237,6 +242,8 @@ class ObjectStream final : public core::Stream {
   std::optional<wire::SnapshotHead> head_;  // the one read last
   std::unique_ptr<LogAhead> ahead_;       // objects of the newest listing, behind next_id
   std::optional<Flight> flight_;
+  std::optional<PlacedClaim> placed_;  // the newest of this session
+  bool at_tail_ = false;  // the call before this one read up to the tail
   std::uint32_t requests_ = 0;
 };
 
