@@ -32,6 +32,7 @@ class SharedHome final : public onepen::core::Home {
   std::unique_ptr<onepen::core::Stream> stream(const onepen::StreamName& name) override { return home_->stream(name); }
   onepen::Result<std::vector<std::string>> list(const std::string& prefix) override { return home_->list(prefix); }
   const std::string& url() const override { return home_->url(); }
+  onepen::core::RequestCounts requests() const override { return home_->requests(); }
 
  private:
   std::shared_ptr<onepen::core::Home> home_;

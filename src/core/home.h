@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <onepen/result.h>
@@ -263,12 +264,16 @@ class Stream {
   static tl::unexpected<Refusal> not_kept() { return tl::unexpected(Refusal{Outcome::invalid, "This home does not know this operation.", {}}); }
 };
 
+// Requests to the place since the home was opened, by kind ("get", "list", ...), those that were repeated included.
+using RequestCounts = std::vector<std::pair<std::string, std::uint64_t>>;
+
 class Home {
  public:
   virtual ~Home() = default;
   virtual std::unique_ptr<Stream> stream(const StreamName&) = 0;                  // no I/O
   virtual Result<std::vector<std::string>> list(const std::string& prefix) = 0;   // names of streams, sorted
   virtual const std::string& url() const = 0;                                     // without secrets
+  virtual RequestCounts requests() const { return {}; }                           // of a bucket; empty: nothing that is paid for
 };
 
 }  // namespace onepen::core

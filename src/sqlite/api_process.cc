@@ -22,6 +22,7 @@ class PortHome final : public core::Home {
   std::unique_ptr<core::Stream> stream(const StreamName& name) override { return port_->home().stream(name); }
   Result<std::vector<std::string>> list(const std::string& prefix) override { return port_->home().list(prefix); }
   const std::string& url() const override { return port_->home().url(); }
+  core::RequestCounts requests() const override { return port_->home().requests(); }
 
  private:
   std::shared_ptr<HomePort> port_;

@@ -18,6 +18,7 @@
 
 #include <onepen/result.h>
 #include "base/runtime.h"
+#include "core/home.h"
 #include "io/http.h"
 
 namespace onepen::home {
@@ -44,6 +45,7 @@ struct BucketMetrics {
     for (const auto& kind : kinds) all += kind.sent;
     return all;
   }
+  core::RequestCounts counts() const;
 };
 
 struct RetryPolicy {
