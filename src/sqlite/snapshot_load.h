@@ -22,9 +22,9 @@ struct SnapshotSource {
   std::function<std::unique_ptr<core::Stream>()> another{};
 };
 
-// Each thread has one part in hand: its bytes and its pages, together at most 16 MiB, so 128 MiB with the caller's. More than there are processors, because most of
-// them wait for a network (bench/cold_open); a directory loads no slower by it.
-inline constexpr std::uint32_t kSnapshotHelpers = 7;
+// Each thread has one part in hand: its bytes and its pages, together at most 16 MiB, so 64 MiB with the caller's. Whether more are worth it from a bucket is not
+// measured on a quiet machine yet (docs/bench.md).
+inline constexpr std::uint32_t kSnapshotHelpers = 3;
 
 struct SnapshotLoad {
   SnapshotProgress progress{};  // called on the calling thread
