@@ -56,7 +56,7 @@ std::size_t take_body(char* data, std::size_t, std::size_t size, void* to) {
     in.too_large = true;
     return CURL_WRITEFUNC_ERROR;
   }
-  // A body that grows by doubling touches each of its pages several times, which cost a cold open more than fetching did (docs/bench.md).
+  // A body that grows by doubling touches fresh pages each time it does.
   if (in.answer.body.empty()) in.answer.body.reserve(std::min(in.told_bytes, in.max_bytes));
   const auto bytes = as_bytes({data, size});
   in.answer.body.insert(in.answer.body.end(), bytes.begin(), bytes.end());
