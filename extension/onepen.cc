@@ -33,6 +33,7 @@ class SharedHome final : public onepen::core::Home {
   onepen::Result<std::vector<std::string>> list(const std::string& prefix) override { return home_->list(prefix); }
   const std::string& url() const override { return home_->url(); }
   onepen::core::Pace pace() const override { return home_->pace(); }
+  onepen::core::RequestCounts requests() const override { return home_->requests(); }
 
  private:
   std::shared_ptr<onepen::core::Home> home_;

@@ -16,6 +16,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 struct sqlite3;
 
@@ -83,6 +85,9 @@ struct Status {
   // The folder to which open() moved the local copy that was there, because it holds commits that the stream cannot take any more, or is not trusted; empty:
   // it moved none. Its manifest.json says why; `onepen salvage` shows it, and makes a database of it.
   std::string salvaged{};
+  // Requests of this process to the bucket since the database was opened, by kind: "get", "list", "create" (a log object, a part of a snapshot), "put", "erase"; those that were repeated
+  // included. Empty: the home is no bucket.
+  std::vector<std::pair<std::string, std::uint64_t>> requests{};
 };
 
 class Database {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <onepen/result.h>
@@ -62,6 +63,20 @@ struct ClaimRequest {
   Incarnation first_incarnation{};
   std::int64_t time_ms = 0;             // wall clock of the claimer, for people
 };
+// One record that counts (void ones are never shown).
+struct Record {
+  RecordKind kind = RecordKind::data;
+  Incarnation incarnation;
+  Epoch epoch;
+  ClaimId claim_id;
+  Sequence sequence;
+  std::int64_t time_ms = 0;
+  Offset next;                        // just after it
+  Bytes payload;
+  OwnerInfo owner;                    // claims only
+  Epoch closed_epoch;                 // claims only
+  Sequence closed_sequence;           // claims only
+};
 struct ClaimReceipt {
   Incarnation incarnation;
   Epoch epoch;
@@ -70,6 +85,9 @@ struct ClaimReceipt {
   Sequence closed_sequence;   // last applied sequence of closed_epoch
   Offset offset;              // just after the claim
   std::uint32_t requests = 0;  // requests to the place until ownership was known (bench, status)
+  // The claim as read() shows it, and the position before it: whoever has read up to there misses nothing else. None: read() tells.
+  std::optional<Record> record{};
+  Offset follows{};
 };
 
 struct Append {
@@ -90,20 +108,6 @@ struct AppendReceipt {
   std::vector<Offset> offsets;  // offsets[i]: just after appends[i]; fewer than the appends: the rest certainly was not applied, ask again to learn why
 };
 
-// One record that counts (void ones are never shown).
-struct Record {
-  RecordKind kind = RecordKind::data;
-  Incarnation incarnation;
-  Epoch epoch;
-  ClaimId claim_id;
-  Sequence sequence;
-  std::int64_t time_ms = 0;
-  Offset next;                        // just after it
-  Bytes payload;
-  OwnerInfo owner;                    // claims only
-  Epoch closed_epoch;                 // claims only
-  Sequence closed_sequence;           // claims only
-};
 struct ReadLimit {
   std::size_t records = 1024;
   std::uint64_t bytes = 8u << 20;  // soft: at least one record is returned
@@ -267,6 +271,9 @@ struct Pace {
   std::chrono::nanoseconds first_look{std::chrono::milliseconds(1)}, last_look{std::chrono::milliseconds(50)};
 };
 
+// Requests to the place since the home was opened, by kind ("get", "list", ...), those that were repeated included.
+using RequestCounts = std::vector<std::pair<std::string, std::uint64_t>>;
+
 class Home {
  public:
   virtual ~Home() = default;
@@ -274,6 +281,7 @@ class Home {
   virtual Result<std::vector<std::string>> list(const std::string& prefix) = 0;   // names of streams, sorted
   virtual const std::string& url() const = 0;                                     // without secrets
   virtual Pace pace() const = 0;
+  virtual RequestCounts requests() const { return {}; }                           // of a bucket; empty: nothing that is paid for
 };
 
 }  // namespace onepen::core

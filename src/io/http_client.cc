@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <ctime>
 
 #include "base/check.h"
@@ -44,6 +45,7 @@ class SigpipeHeld {
 struct Incoming {
   HttpAnswer answer;
   std::uint64_t max_bytes = 0;
+  std::uint64_t told_bytes = 0;  // Content-Length; only a hint of how much room the body needs
   std::size_t header_bytes = 0;
   bool too_large = false;
 };
@@ -54,6 +56,8 @@ std::size_t take_body(char* data, std::size_t, std::size_t size, void* to) {
     in.too_large = true;
     return CURL_WRITEFUNC_ERROR;
   }
+  // A body that grows by doubling touches fresh pages each time it does.
+  if (in.answer.body.empty()) in.answer.body.reserve(std::min(in.told_bytes, in.max_bytes));
   const auto bytes = as_bytes({data, size});
   in.answer.body.insert(in.answer.body.end(), bytes.begin(), bytes.end());
   return size;
@@ -78,7 +82,9 @@ std::size_t take_header(char* data, std::size_t, std::size_t size, void* to) {
   if (colon == std::string_view::npos) return size;
   std::string name(line.substr(0, colon));
   std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  in.answer.headers.push_back({std::move(name), std::string(trimmed(line.substr(colon + 1)))});
+  const auto value = trimmed(line.substr(colon + 1));
+  if (name == "content-length") std::from_chars(value.data(), value.data() + value.size(), in.told_bytes);
+  in.answer.headers.push_back({std::move(name), std::string(value)});
   return size;
 }
 

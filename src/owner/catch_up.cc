@@ -62,6 +62,23 @@ Result<> CatchUp::began_anew() {
                               {}});
 }
 
+// A fold may move aside what it had.
+Result<bool> CatchUp::fold_one(const core::Record& record) {
+  if (auto applied = fold_.apply(record); !applied) return tl::unexpected(applied.error());
+  if (fold_.restarts() != fold_restarts_) {
+    if (auto again = began_anew(); !again) return tl::unexpected(again.error());
+    return false;
+  }
+  cursor_ = record.next;
+  return true;
+}
+
+Result<bool> CatchUp::take(const Offset& follows, const core::Record& record) {
+  if (reached() != follows) return false;
+  stat_.reset();
+  return fold_one(record);
+}
+
 Result<bool> CatchUp::read_on(std::string_view step, const StopsAt& stops) {
   if (auto begun = begin(); !begun) return tl::unexpected(begun.error());
   auto read = ask_([&] { return stream_.read(reached(), kReadLimit); });
@@ -79,12 +96,9 @@ Result<bool> CatchUp::read_on(std::string_view step, const StopsAt& stops) {
   for (const core::Record& record : read->records) {
     if (stops && stops(record)) return true;
     bytes += record.payload.size();
-    if (auto applied = fold_.apply(record); !applied) return tl::unexpected(applied.error());
-    if (fold_.restarts() != fold_restarts_) {  // it moved aside what it had, and knows nothing of this record
-      if (auto again = began_anew(); !again) return tl::unexpected(again.error());
-      return keeps_fold_;
-    }
-    cursor_ = record.next;
+    const auto folded = fold_one(record);
+    if (!folded) return tl::unexpected(folded.error());
+    if (!*folded) return keeps_fold_;
   }
   read_bytes_ += bytes;
   if (options_.progress) options_.progress({step, read_bytes_, 0});

@@ -21,6 +21,9 @@ class CatchUp {
   // Folds the next run of records. True: at the tail, within one batch of it, or stopped. A position that is gone begins the fold anew.
   Result<bool> read_on(std::string_view step, const StopsAt& stops = {});
 
+  // Folds a record that was told another way, when nothing lies between it and what was read. False: read_on() must get it.
+  Result<bool> take(const Offset& follows, const core::Record& record);
+
   // Behind the last record that the fold was given. Its own position stays before the first part of an unfinished commit, which may be larger than any
   // read; reading from there would never see the last part.
   Offset reached() const { return std::max(cursor_, fold_.position()); }
@@ -35,6 +38,7 @@ class CatchUp {
  private:
   Result<> begin();
   Result<> began_anew();
+  Result<bool> fold_one(const core::Record& record);  // false: the fold began anew, and knows nothing of it
 
   core::Stream& stream_;
   Fold& fold_;

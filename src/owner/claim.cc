@@ -45,7 +45,7 @@ Result<Opened> Claim::run(const Seen& seen, const core::ClaimNow& now) {
     auto claimed = drive(std::move(event));
     if (!claimed) return tl::unexpected(claimed.error());
     if (ONEPEN_FAILPOINT("owner.before_read")) return tl::unexpected(stopped_open(name_));
-    if (auto read = read_the_rest(); !read) return tl::unexpected(read.error());
+    if (auto read = read_the_rest(*claimed); !read) return tl::unexpected(read.error());
     if (newer_) {
       return tl::unexpected(Error{Outcome::epoch_closed, core::fenced_message(name_, writer_.epoch(), writer_.last_in_stream(), newer_), newer_});
     }
@@ -61,10 +61,16 @@ Result<Opened> Claim::run(const Seen& seen, const core::ClaimNow& now) {
 }
 
 // Up to our own claim, and no newer one: only then is everything acknowledged before us in the fold (fence.md, "Takeover").
-Result<> Claim::read_the_rest() {
+Result<> Claim::read_the_rest(const core::ClaimReceipt& claimed) {
   own_seen_ = false;
   newer_.reset();
   if (!guard_on(Guard::takeover_reads_all)) return {};
+  if (claimed.record && claimed.claim_id == writer_.claim_id()) {
+    const auto taken = reading_.take(claimed.follows, *claimed.record);
+    if (!taken) return tl::unexpected(taken.error());
+    own_seen_ = *taken;
+    if (own_seen_) return {};
+  }
   do {
     const auto restarts = reading_.restarts();
     if (auto read = reading_.read_on("read", [this](const core::Record& record) { return is_newer(record); }); !read) return tl::unexpected(read.error());
@@ -138,7 +144,10 @@ void Claim::tell(const Seen& seen, const core::ClaimReceipt& receipt) const {
     if (seen && seen->epoch == receipt.closed_epoch) before = core::owner_of(*seen);
     from = fmt::format("taken from {}, closed at sequence {}", core::describe(before), receipt.closed_sequence.value);
   }
-  options_.log(LogLevel::info, fmt::format("'{}' is now written by {}; {}", name_, core::describe(us), from));
+  std::string cost;
+  if (receipt.requests != 0)
+    cost = fmt::format("; {} request{} to the home from the claim's first until ownership", receipt.requests, receipt.requests == 1 ? "" : "s");
+  options_.log(LogLevel::info, fmt::format("'{}' is now written by {}; {}{}", name_, core::describe(us), from, cost));
 }
 
 }  // namespace onepen::owner

@@ -16,7 +16,7 @@ class Claim {
   bool claimed() const { return std::holds_alternative<core::Owning>(writer_.state()); }  // the home answered that the claim is ours
 
  private:
-  Result<> read_the_rest();
+  Result<> read_the_rest(const core::ClaimReceipt& claimed);
   bool is_newer(const core::Record& record);
   Result<core::ClaimReceipt> drive(core::Event event);
   Result<> write_ahead(const core::ClaimRequest& request);

@@ -70,8 +70,11 @@ TEST_F(OwnerTest, OneLogLineForEachChangeOfOwnerNamesBothSides) {
   commit(*old, "one");
   auto fresh = b.must_open();
   ASSERT_TRUE(runtime.wait_for([&] { return a.log().size() == 2; }));
-  EXPECT_EQ(b.log(),
-            Texts{"'app' is now written by 'b', pid 4711 on host host-b (epoch 2); taken from 'a', pid 1001 on host host-a (epoch 1), closed at sequence 2"});
+  EXPECT_EQ(
+      b.log(),
+      Texts{
+          "'app' is now written by 'b', pid 4711 on host host-b (epoch 2); taken from 'a', pid 1001 on host host-a (epoch 1), closed at sequence 2; 1 request to the home "
+          "from the claim's first until ownership"});
   EXPECT_TRUE(a.log()[1].starts_with("fenced: 'app' is now written by 'b', pid 4711 on host host-b (epoch 2). This handle was epoch 1"));
 }
 

@@ -23,6 +23,7 @@ class PortHome final : public core::Home {
   Result<std::vector<std::string>> list(const std::string& prefix) override { return port_->home().list(prefix); }
   const std::string& url() const override { return port_->home().url(); }
   core::Pace pace() const override { return port_->home().pace(); }
+  core::RequestCounts requests() const override { return port_->home().requests(); }
 
  private:
   std::shared_ptr<HomePort> port_;

@@ -86,7 +86,8 @@ Listening Database::on_reset(std::function<void(const Reset&)> listener) { retur
 Status Database::status() const {
   const sqlite::DatabaseStatus now = state_->database->status();
   const auto role = now.reset ? Status::Role::reset : now.offline ? Status::Role::offline : Status::Role::owner;
-  return {role, now.owner.token, now.owner.acknowledged.text.empty() ? now.copy.offset : now.owner.acknowledged, now.pending_commits, now.reset, now.salvaged};
+  return {role,         now.owner.token, now.owner.acknowledged.text.empty() ? now.copy.offset : now.owner.acknowledged, now.pending_commits, now.reset,
+          now.salvaged, now.requests};
 }
 
 Result<> Database::close(Duration flush) { return state_->close(flush); }

@@ -73,7 +73,10 @@ nlohmann::json status_json(const DatabaseStatus& status) {
     json["pending_bytes"] = status.pending_bytes;
     json["trouble"] = status.trouble.empty() ? nlohmann::json(nullptr) : nlohmann::json(as_utf8(status.trouble));
     json["claim_requests"] = status.owner.claim_requests;
+    json["opening_requests"] = status.opening_requests;
   }
+  json["requests"] = nullptr;
+  for (const auto& [kind, sent] : status.requests) json["requests"][kind] = sent;
   if (!status.follower) {
     const GrowthStatus& growth = status.growth;
     json["growth"] = {{"log_bytes", growth.log_bytes},

@@ -321,6 +321,14 @@ bool OpenDatabase::wal_ends(const std::function<int(std::uint32_t, std::span<con
   return true;
 }
 
+core::RequestCounts OpenDatabase::requests() const {
+  const core::Home* const home = home_now_.load(std::memory_order_acquire);
+  if (home == nullptr) return {};
+  core::RequestCounts counts = home->requests();
+  for (std::size_t i = 0; i < requests_before_.size() && i < counts.size(); ++i) counts[i].second -= requests_before_[i].second;
+  return counts;
+}
+
 DatabaseStatus OpenDatabase::status() const {
   DatabaseStatus status;
   status.name = settings_.name->text();
@@ -332,6 +340,8 @@ DatabaseStatus OpenDatabase::status() const {
     status.reset = Reset{ResetKind::diverged, forked_sentence(), Epoch{}};
     return status;
   }
+  status.requests = requests();
+  status.opening_requests = opening_requests_.load(std::memory_order_acquire);
   status.copy_path = copy_->db_path();
   status.salvaged = salvaged_;
   status.reset = current_reset();

@@ -52,6 +52,8 @@ struct DatabaseStatus {
   GrowthStatus growth{};
   std::optional<Reset> reset{};
   std::string salvaged{};  // where this opening moved the copy that was there; empty: it moved none
+  core::RequestCounts requests{};            // Home::requests() since this was opened; other databases at the same home of this process count along
+  std::uint64_t opening_requests = 0;        // how many of them until it owned the stream; a follower that took over was not counted
   std::optional<std::chrono::milliseconds> contact_age{};  // of a follower: since the home last said that nothing more was there than was read
 };
 
@@ -146,6 +148,7 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
   void set_reset(Reset reset);
   void on_owner_reset(const Reset& reset);
   std::shared_ptr<owner::Owner> owner() const;
+  core::RequestCounts requests() const;
   // KeeperDesk
   Result<std::shared_ptr<owner::Owner>> claim_again(const owner::SelfClaim& claim, owner::Fold& fold, owner::ClaimLog& claims) override;
   void owner_came(owner::Owner& owner) override;
@@ -168,6 +171,9 @@ class OpenDatabase final : public ResetSink, KeeperDesk, CaretakerSeat {
   std::atomic<const OpenSettings*> now_{&settings_};
   std::unique_ptr<Copy> copy_;
   std::unique_ptr<core::Home> home_;  // start() and the keeper's thread
+  core::RequestCounts requests_before_;  // home_now_ tells that it is there
+  std::atomic<const core::Home*> home_now_{nullptr};  // home_, for status()
+  std::atomic<std::uint64_t> opening_requests_{0};
   WalHold hold_;
   std::unique_ptr<Keeper> keeper_;
   std::unique_ptr<owner::Standby> standby_;  // following thread

@@ -46,6 +46,8 @@ Result<> OpenDatabase::open_home() {
   auto home = environment_.open_home(settings_.home_url);
   if (!home) return tl::unexpected(home.error());
   home_ = std::move(*home);
+  requests_before_ = home_->requests();
+  home_now_.store(home_.get(), std::memory_order_release);
   return {};
 }
 
@@ -122,6 +124,9 @@ Result<> OpenDatabase::start_owner(bool create) {
     if (settings_.offline && out_of_reach(opened.error(), false)) return start_offline(opened.error());
     return tl::unexpected(opened.error());
   }
+  std::uint64_t asked = 0;
+  for (const auto& [kind, sent] : requests()) asked += sent;
+  opening_requests_.store(asked, std::memory_order_release);
   return begin_to_own(std::move(*opened));
 }
 

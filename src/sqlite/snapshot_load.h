@@ -22,13 +22,14 @@ struct SnapshotSource {
   std::function<std::unique_ptr<core::Stream>()> another{};
 };
 
-// Each thread has one part in hand: its bytes and its pages, together at most 16 MiB.
+// Each thread has one part in hand: its bytes and its pages, together at most 16 MiB, so 64 MiB with the caller's. Whether more are worth it from a bucket is not
+// measured on a quiet machine yet (docs/bench.md).
 inline constexpr std::uint32_t kSnapshotHelpers = 3;
 
 struct SnapshotLoad {
-  SnapshotProgress progress{};               // called on the calling thread
+  SnapshotProgress progress{};  // called on the calling thread
   const std::atomic<bool>* stop = nullptr;
-  bool sync = true;                          // the file's bytes are durable when it returns (its name is not)
+  bool sync = true;  // the file's bytes are durable when it returns (its name is not)
   std::uint32_t helpers = kSnapshotHelpers;  // threads beside the calling one, at most
 };
 

@@ -274,11 +274,54 @@ TEST_F(ObjectHome, a_takeover_with_a_warm_copy_costs_four_requests_however_long_
   auto owned = claim(b, 2);
   ASSERT_TRUE(owned) << owned.error().message;
   EXPECT_EQ(owned->closed_sequence, Sequence{301});
-  EXPECT_EQ(b.store->requests().all(), 4u) << "LIST, GET, PUT, mark";
+  EXPECT_EQ(b.store->requests().all(), 4u) << "PUT, GET, PUT, mark";
   EXPECT_EQ(owned->requests, 4u);
   b.store->forget_requests();
   ASSERT_TRUE(append(b, "x"));
   EXPECT_EQ(b.store->requests().all(), 1u) << "an append is one create";
+}
+
+TEST_F(ObjectHome, a_claim_right_after_reading_to_the_tail_is_put_and_mark_and_is_told_along) {
+  auto a = process();
+  filled(a, 30);
+  auto b = process();
+  const auto warm = b.stream->read(a.stream->stat()->tail, {});
+  ASSERT_TRUE(warm && warm->up_to_date);
+  ASSERT_TRUE(warm->stat) << "the look comes with the read";
+  EXPECT_EQ(warm->stat->last_sequence, Sequence{30});
+  b.store->forget_requests();
+  const auto owned = claim(b, 2);
+  ASSERT_TRUE(owned) << owned.error().message;
+  EXPECT_EQ(b.store->requests().creates, 1u);
+  EXPECT_EQ(b.store->requests().all(), 2u);
+  ASSERT_TRUE(owned->record);
+  EXPECT_EQ(owned->follows, warm->next);
+  const auto shown = process().stream->read(owned->follows, {});
+  ASSERT_TRUE(shown && shown->records.size() == 1) << "nothing else lies behind it";
+  const auto& record = shown->records[0];
+  EXPECT_EQ(record.next, owned->record->next);
+  EXPECT_EQ(record.claim_id, owned->record->claim_id);
+  EXPECT_EQ(record.closed_sequence, owned->record->closed_sequence);
+  EXPECT_EQ(record.owner, owned->record->owner);
+  // What it read once does not save the LIST for ever.
+  b.store->forget_requests();
+  auto again = claim(b, 3);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_GE(b.store->requests().lists, 2u);
+}
+
+TEST_F(ObjectHome, a_claim_that_loses_its_name_to_many_lists_them) {
+  auto a = process();
+  filled(a, 3);
+  auto b = process();
+  ASSERT_TRUE(b.stream->read(a.stream->stat()->tail, {}));
+  for (int i = 0; i < 40; ++i) ASSERT_TRUE(append(a, "since"));
+  b.store->forget_requests();
+  const auto owned = claim(b, 2);
+  ASSERT_TRUE(owned) << owned.error().message;
+  EXPECT_EQ(owned->closed_sequence, Sequence{43});
+  EXPECT_LE(b.store->requests().creates, 3u);
+  EXPECT_LE(b.store->requests().all(), 40u + 6u) << "one GET each; two names lost, LIST, PUT, mark";
 }
 
 TEST_F(ObjectHome, a_fold_begun_in_the_middle_knows_the_owner) {

@@ -56,6 +56,7 @@ class FaultStore final : public home::ObjectStore {
   Result<std::vector<std::string>> list(const std::string& folder, const std::string& after, std::size_t limit) override;
   Result<> erase(const std::string& key) override;
   std::optional<bool> has(const std::string& key) override { return place_->has(key); }
+  std::size_t at_once() const override { return place_->at_once(); }
   std::string describe() const override { return place_->describe(); }
 
   void next_creates(std::deque<PutFault> faults);  // of the coming creates, in order

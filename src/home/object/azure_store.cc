@@ -35,6 +35,7 @@ class AzureStore final : public ObjectStore {
   Result<> put(const std::string& key, ByteView bytes) override;
   Result<std::vector<std::string>> list(const std::string& folder, const std::string& after, std::size_t limit) override;
   Result<> erase(const std::string& key) override;
+  std::size_t at_once() const override { return kBucketAtOnce; }
   std::string describe() const override {
     return fmt::format("container az://{}{}{} at {}", place_.container, place_.prefix.empty() ? "" : "/", place_.prefix, place_.endpoint);
   }

@@ -32,6 +32,12 @@ int most_tries(const RetryPolicy& policy, const io::HttpResult& last) {
 
 }  // namespace
 
+core::RequestCounts BucketMetrics::counts() const {
+  core::RequestCounts out;
+  for (std::size_t i = 0; i < kRequestKinds.size(); ++i) out.emplace_back(kRequestKinds[i], kinds[i].sent.load());
+  return out;
+}
+
 Verdict verdict_by_status(int status) {
   if (status == 429 || status == 503) return Verdict::throttled;
   return status >= 500 ? Verdict::failed : Verdict::final;

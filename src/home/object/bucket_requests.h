@@ -18,12 +18,16 @@
 
 #include <onepen/result.h>
 #include "base/runtime.h"
+#include "core/home.h"
 #include "io/http.h"
 
 namespace onepen::home {
 
 enum class RequestKind : std::uint8_t { get, list, create, put, erase };
 inline constexpr std::array<std::string_view, 5> kRequestKinds{"get", "list", "create", "put", "erase"};
+
+// Of one reader or writer of many objects (ObjectStore::at_once). Half of the connections that io::HttpOptions allows, so that a commit finds a free one.
+inline constexpr std::size_t kBucketAtOnce = 8;
 
 // What was asked of a store since it was made, by kind. Thread-safe.
 struct BucketMetrics {
@@ -41,6 +45,7 @@ struct BucketMetrics {
     for (const auto& kind : kinds) all += kind.sent;
     return all;
   }
+  core::RequestCounts counts() const;
 };
 
 struct RetryPolicy {

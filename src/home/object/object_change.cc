@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/checksum.h"
 #include "base/failpoint.h"
@@ -89,7 +90,14 @@ ObjectStream::Step<> ObjectStream::settle(ByteView own) {
     else if (auto ok = take_next(object->id, nullptr); !ok) return ok;
   }
   if (fold_.next_id() > object->id) return {};
-  return take(object->id, *object, nullptr);
+  if (object->kind != ObjectKind::claim) return take(object->id, *object, nullptr);
+  PlacedClaim placed{fold_.tail(), {}};
+  std::vector<core::Record> shown;
+  if (auto ok = take(object->id, *object, &shown); !ok) return ok;
+  if (shown.empty()) return {};
+  placed.record = std::move(shown.front());
+  placed_ = std::move(placed);
+  return {};
 }
 
 // --- claims -------------------------------------------------------------------------------------------------------------------------------------------
@@ -152,6 +160,10 @@ ObjectStream::Step<ClaimReceipt> ObjectStream::owned(const ClaimRequest& request
   if (!*receipt) return undecided("the claim was placed and is void");
   if (auto ok = check_mark(); !ok) return tl::unexpected(ok.error());
   (*receipt)->requests = requests_;
+  if (placed_ && placed_->record.claim_id == request.claim_id) {
+    (*receipt)->record = placed_->record;
+    (*receipt)->follows = placed_->follows;
+  }
   return **receipt;
 }
 
@@ -199,11 +211,19 @@ Answer<ClaimReceipt> ObjectStream::claim_once(const ClaimRequest& request) {
       return owned(request);
     }
   }
-  if (auto ok = catch_up_all(); !ok) return tl::unexpected(ok.error());
+  // Whoever has just read to the tail knows the lowest absent id by that LIST; whether it is absent still, the create tells, as it tells after every LIST (B3).
+  bool listed = !std::exchange(at_tail_, false);
+  if (listed)
+    if (auto ok = catch_up_all(); !ok) return tl::unexpected(ok.error());
   for (int tries = 0; tries < kMaxClaimTries; ++tries) {
     auto object = claim_object(request);
     if (!object) return tl::unexpected(object.error());
     auto answered = claim_allowed(request, *object);
+    if (!listed && (!answered || *answered)) {  // answered without a create: by what is there now
+      listed = true;
+      if (auto ok = catch_up_all(); !ok) return tl::unexpected(ok.error());
+      continue;
+    }
     if (!answered) {
       if (auto ok = check_mark(); !ok) return tl::unexpected(ok.error());  // B6: also before a refusal
       return tl::unexpected(answered.error());
@@ -212,7 +232,10 @@ Answer<ClaimReceipt> ObjectStream::claim_once(const ClaimRequest& request) {
     if (!guard_on(Guard::b3_lowest_absent)) ++object->id;
     auto id = object->id;
     if (auto ok = place_claim(request, *object, tries >= kTriesBeforeRace); !ok) return tl::unexpected(ok.error());
-    if (!begun_ || fold_.next_id() <= id)
+    const bool placed = fold_.state().owner.claim_id == request.claim_id;
+    const bool behind = !listed && !placed && tries > 0;  // more than one object came since that LIST
+    listed = listed || placed || behind;
+    if (!begun_ || fold_.next_id() <= id || behind)
       if (auto ok = catch_up_all(); !ok) return tl::unexpected(ok.error());
   }
   return refuse(Outcome::claim_races, fmt::format("The claim of '{}' lost {} objects to others. Try again later.", name_.text(), kMaxClaimTries));

@@ -20,6 +20,7 @@ class ObjectHome final : public core::Home {
   std::unique_ptr<core::Stream> stream(const StreamName& name) override { return std::make_unique<ObjectStream>(place_, name); }
   const std::string& url() const override { return options_.url; }
   core::Pace pace() const override { return options_.pace; }
+  core::RequestCounts requests() const override { return options_.requests ? options_.requests() : core::RequestCounts{}; }
 
   Result<std::vector<std::string>> list(const std::string& prefix) override {
     std::vector<std::string> names;

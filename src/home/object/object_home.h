@@ -22,6 +22,7 @@ struct ObjectHomeOptions {
   // Runs once before the first claim through this home, and again until it succeeds: the place is made, and proves that it can fence. Its error refuses the
   // claim. May be empty.
   std::function<Result<>()> prepare_writing{};
+  std::function<core::RequestCounts()> requests{};  // Home::requests(); may be empty
 };
 
 // `runtime` outlives the home.

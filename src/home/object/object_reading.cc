@@ -76,6 +76,9 @@ void ObjectStream::forget() {
   unchecked_from_ = 1;
   unlisted_reads_ = 0;
   last_end_.reset();
+  placed_.reset();
+  ahead_.reset();
+  at_tail_ = false;
 }
 
 // --- one object ---------------------------------------------------------------------------------------------------------------------------------------
@@ -85,10 +88,14 @@ ObjectStream::Step<std::optional<ObjectStream::Fetched>> ObjectStream::fetch(std
   auto bytes = store_.get(key(id));
   if (!bytes && bytes.error().outcome == Outcome::not_found) return std::nullopt;
   if (!bytes) return refuse(bytes.error());
-  auto object = wire::decode_log_object(*bytes);
-  if (object) return Fetched{std::move(*bytes), std::move(*object)};
+  return decoded(id, std::move(*bytes));
+}
+
+ObjectStream::Step<ObjectStream::Fetched> ObjectStream::decoded(std::uint64_t id, Bytes bytes) {
+  auto object = wire::decode_log_object(bytes);
+  if (object) return Fetched{std::move(bytes), std::move(*object)};
   if (object.error().kind == wire::ObjectFault::Kind::newer_format) return bad_file(key(id), object.error());
-  return damaged(id, fmt::format("{} (at byte {} of {})", object.error().what, object.error().at, bytes->size()));
+  return damaged(id, fmt::format("{} (at byte {} of {})", object.error().what, object.error().at, bytes.size()));
 }
 
 // The pack that stands for an id below the mark; null: none does any more, the run was trimmed. Packs that overlap say the same: whoever made one had read
@@ -181,10 +188,24 @@ ObjectStream::Step<std::vector<std::uint64_t>> ObjectStream::list_from(std::uint
   }
 }
 
+// Up to `last`, which LIST showed, for whoever folds it all or reads much at a time.
+void ObjectStream::look_ahead(std::uint64_t last, const Batch& batch) {
+  const auto next = fold_.next_id();
+  if (ahead_ && ahead_->covers(next)) return;
+  ahead_.reset();
+  if (last <= next || store_.at_once() < 2 || (batch.out != nullptr && batch.limit.records < kLeastReadAhead)) return;
+  ahead_ = std::make_unique<LogAhead>(place_.runtime, store_, [folder = log_folder_](std::uint64_t id) { return folder + "/" + object_name(id); }, next, last);
+}
+
 // The next object, when LIST showed `listed`. A listing is no snapshot: one below `listed` that it left out may have been created behind its back, but then
 // it is there now, because the maker of a later object had seen it. Else it is missing in the middle, and never taken for the tail.
 ObjectStream::Step<> ObjectStream::take_next(std::uint64_t listed, std::vector<Record>* out) {
   auto id = fold_.next_id();
+  if (auto bytes = ahead_ ? ahead_->take(id) : std::nullopt) {
+    ++requests_;
+    auto object = decoded(id, std::move(*bytes));
+    return object ? take(id, object->object, out) : tl::unexpected(object.error());
+  }
   auto there = fetch(id);
   if (!there) return tl::unexpected(there.error());
   if (*there) return take(id, (*there)->object, out);
@@ -243,12 +264,14 @@ ObjectStream::Step<ObjectStream::Reach> ObjectStream::catch_up(std::vector<Recor
       if (auto ok = check_mark(); !ok) return tl::unexpected(ok.error());
       return damaged(next - 1, fold_.base() == next ? "it is missing, although a snapshot goes up to it" : "it was there before and is missing now");
     }
+    if (!ids->empty()) look_ahead(ids->back(), batch);
     for (auto id : *ids)
       while (fold_.next_id() <= id) {
         if (batch.full()) return batch.so_far();
         if (auto ok = add(batch, [&] { return take_next(id, out); }); !ok) return tl::unexpected(ok.error());
       }
     if (ids->size() < kListPage) {
+      ahead_.reset();
       unlisted_reads_ = kUnlistedReads;
       return batch.turned ? Reach::turn : Reach::end;
     }

@@ -22,20 +22,34 @@ constexpr int kPutTries = 3;
 
 std::string part_name(std::uint32_t n) { return fmt::format("part-{:05}", n); }
 
+Result<> put_same(ObjectStore& store, const std::string& file, ByteView bytes) {
+  for (int tries = 0; tries < kPutTries; ++tries) {
+    auto put = store.put_if_absent(file, bytes);
+    if (!put) return tl::unexpected(put.error());
+    if (*put == PutOutcome::created) return {};
+    auto there = store.get(file);
+    if (!there && there.error().outcome != Outcome::not_found) return tl::unexpected(there.error());
+    if (there && std::equal(there->begin(), there->end(), bytes.begin(), bytes.end())) return {};
+    if (there) return tl::unexpected(Error{Outcome::state_mismatch, fmt::format("{} in {} is there already, and is another one.", file, store.describe()), {}});
+  }
+  return tl::unexpected(Error{Outcome::unknown, fmt::format("Whether {} was put into {} is not known.", file, store.describe()), {}});
+}
+
+// Answers no bytes: what was put is what is read back.
+Result<Bytes> put_part(ObjectStore& store, const std::string& file, ByteView part) {
+  if (auto put = put_same(store, file, part); !put) return tl::unexpected(put.error());
+  auto back = store.get(file);
+  if (!back) return back;
+  if (std::equal(back->begin(), back->end(), part.begin(), part.end())) return Bytes{};
+  return tl::unexpected(Error{Outcome::unavailable, fmt::format("{} in {} does not read back as it was put.", file, store.describe()), {}});
+}
+
 }  // namespace
 
 // A file whose name nobody else uses, or under which everybody puts the same. Durable when it answers.
 ObjectStream::Step<> ObjectStream::put_whole(const std::string& file, ByteView bytes) {
-  for (int tries = 0; tries < kPutTries; ++tries) {
-    auto put = store_.put_if_absent(file, bytes);
-    if (!put) return refuse(put.error());
-    if (*put == PutOutcome::created) return {};
-    auto there = store_.get(file);
-    if (!there && there.error().outcome != Outcome::not_found) return refuse(there.error());
-    if (there && std::equal(there->begin(), there->end(), bytes.begin(), bytes.end())) return {};
-    if (there) return refuse(Outcome::state_mismatch, fmt::format("{} in {} is there already, and is another one.", file, store_.describe()));
-  }
-  return refuse(Outcome::unknown, fmt::format("Whether {} was put into {} is not known.", file, store_.describe()));
+  if (auto put = put_same(store_, file, bytes); !put) return refuse(put.error());
+  return {};
 }
 
 // --- putting ------------------------------------------------------------------------------------------------------------------------------------------
@@ -45,20 +59,31 @@ Answer<bool> ObjectStream::Writer::add(ByteView part) {
     return stream_.refuse(Outcome::too_large, fmt::format("A part of a snapshot holds at most {} bytes.", core::kMaxSnapshotPart));
   if (ONEPEN_FAILPOINT("home.before_snapshot_part")) return stream_.refuse(Outcome::unavailable, "a failpoint said so");
   const auto file = folder_ + "/" + part_name(static_cast<std::uint32_t>(head_.parts.size()));
-  if (auto ok = stream_.put_whole(file, part); !ok) return tl::unexpected(ok.error());
-  auto back = stream_.store_.get(file);
-  if (!back) return stream_.refuse(back.error());
-  const wire::SnapshotPartSum sum{part.size(), xxh3(part)};
-  if (sum != wire::SnapshotPartSum{back->size(), xxh3(*back)})
-    return stream_.refuse(Outcome::unavailable, fmt::format("{} in {} does not read back as it was put.", file, stream_.store_.describe()));
-  head_.parts.push_back(sum);
+  if (auto& store = stream_.store_; store.at_once() < 2) {
+    if (auto put = put_part(store, file, part); !put) return stream_.refuse(put.error());
+  } else {
+    if (!crew_) crew_ = std::make_unique<RequestCrew>(stream_.place_.runtime, "snapshot-part", kPartsAtOnce);
+    if (auto ok = sent_up_to(kPartsAtOnce - 1); !ok) return tl::unexpected(ok.error());
+    crew_->ask([&store, file, bytes = to_bytes(part)] { return put_part(store, file, bytes); });
+  }
+  head_.parts.push_back({part.size(), xxh3(part)});
   head_.info.bytes += part.size();
   head_.info.parts += 1;
   return true;
 }
 
+ObjectStream::Step<> ObjectStream::Writer::sent_up_to(std::size_t left) {
+  while (crew_ && crew_->asked() > left) {
+    auto put = crew_->take();
+    if (!put) return stream_.refuse(Outcome::unavailable, fmt::format("{} was given up: the process is being stopped.", folder_));
+    if (!*put) return stream_.refuse(put->error());
+  }
+  return {};
+}
+
 Answer<SnapshotInfo> ObjectStream::Writer::finish(const Bytes& about) {
   if (about.size() > core::kMaxSnapshotAbout) return stream_.refuse(Outcome::too_large, "What a snapshot says of itself is too long.");
+  if (auto ok = sent_up_to(0); !ok) return tl::unexpected(ok.error());
   if (ONEPEN_FAILPOINT("home.before_snapshot_head")) return stream_.refuse(Outcome::unavailable, "a failpoint said so");
   head_.info.about = about;
   if (auto ok = stream_.put_whole(folder_ + "/head", wire::encode(head_)); !ok) return tl::unexpected(ok.error());

@@ -1,8 +1,12 @@
 // The writer of a snapshot in the object home. Inside home/object only; lives no longer than its session, and is used by the same thread.
 #pragma once
 #include "home/object/object_stream.h"
+#include "home/object/request_crew.h"
 
 namespace onepen::home {
+
+// Parts on their way to a bucket, and back for the comparison: 16 MiB each. Few, since the owner's commits go the same way meanwhile.
+inline constexpr std::size_t kPartsAtOnce = 3;
 
 class ObjectStream::Writer final : public core::SnapshotWriter {
  public:
@@ -12,10 +16,12 @@ class ObjectStream::Writer final : public core::SnapshotWriter {
 
  private:
   Step<> still_whole();
+  Step<> sent_up_to(std::size_t left);  // of the parts under way
 
   ObjectStream& stream_;
   const std::string folder_;
   wire::SnapshotHead head_;
+  std::unique_ptr<RequestCrew> crew_;  // none: one part after the other
 };
 
 }  // namespace onepen::home

@@ -34,6 +34,8 @@ class ObjectStore {
     (void)key;
     return std::nullopt;
   }
+  // How many requests are worth having under way at a time: more than one where each waits for a network, not for this machine.
+  virtual std::size_t at_once() const { return 1; }
   virtual std::string describe() const = 0;            // for messages: "directory /srv/onepen"
 };
 

@@ -189,6 +189,8 @@ Answer<ReadResult> ObjectStream::read_once(const Offset& from, const ReadLimit& 
   if (!out.empty()) result.next = out.back().next;
   if (!out.empty() && !cut) last_end_ = parse_offset(result.next)->at;
   result.up_to_date = all && !cut;
+  at_tail_ = result.up_to_date;
+  if (result.up_to_date) result.stat = told();
   return result;
 }
 
@@ -200,6 +202,11 @@ Answer<core::StreamStat> ObjectStream::stat_once() {
   if (auto ok = catch_up_all(); !ok) return tl::unexpected(ok.error());
   if (auto ok = check_mark(); !ok) return tl::unexpected(ok.error());
   if (fold_.state().presence != core::Presence::present) return absent();
+  at_tail_ = true;
+  return told();
+}
+
+core::StreamStat ObjectStream::told() {
   auto stat = core::stat_of(fold_.state());
   stat.tail = fold_.tail();
   stat.endpoint = fold_.endpoint();

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "home/object/fold.h"
+#include "home/object/log_ahead.h"
 #include "home/object/object_home.h"
 #include "home/object/position.h"
 #include "wire/pack.h"
@@ -24,6 +25,7 @@ namespace onepen::home {
 
 inline constexpr std::size_t kListPage = 1000;
 inline constexpr std::uint64_t kMaxBatchPayload = 48u << 20;
+inline constexpr std::size_t kLeastReadAhead = 64;  // records that somebody reads at a time for whom it is worth to fetch objects ahead
 inline constexpr int kUnlistedReads = 64;       // of a reader of a directory, between two listings
 inline constexpr int kTriesBeforeRace = 4;     // ids a claim may lose to data before it races each create (B3)
 inline constexpr int kMaxClaimTries = 1000;    // then `claim_races`
@@ -87,6 +89,10 @@ class ObjectStream final : public core::Stream {
     Bytes bytes;
     wire::Pack pack;  // looks into bytes
   };
+  struct PlacedClaim {  // ours, as it was folded
+    Offset follows;     // the tail before it
+    core::Record record;
+  };
   struct Start {  // where a read goes on
     std::uint64_t id = 1;
     std::size_t skip = 0;  // appends of that object
@@ -106,6 +112,7 @@ class ObjectStream final : public core::Stream {
   // object_stream.cc: what is asked
   core::Answer<core::ReadResult> read_once(const Offset& from, const core::ReadLimit& limit);
   core::Answer<core::StreamStat> stat_once();
+  core::StreamStat told();  // of a fold that is at the tail, its mark checked
   Step<Start> start_of(const Offset& from);
   Step<Start> start_of_content();
   Step<bool> reread(std::uint64_t id, std::size_t skip, const core::ReadLimit& limit, std::vector<core::Record>& out, std::uint64_t& bytes);
@@ -114,6 +121,7 @@ class ObjectStream final : public core::Stream {
   // object_reading.cc: objects, packs, the mark; object_begin.cc: where a fold begins
   std::string key(std::uint64_t id) const { return log_folder_ + "/" + object_name(id); }
   Step<std::optional<Fetched>> fetch(std::uint64_t id);   // from the log folder; none: absent
+  Step<Fetched> decoded(std::uint64_t id, Bytes bytes);
   Step<std::optional<Fetched>> unpack(std::uint64_t id);  // below the mark; none: void. gone: no pack has it any more
   Step<std::optional<Fetched>> in_place(std::uint64_t id, std::uint64_t checksum);
   Step<const KeptPack*> pack_of(std::uint64_t id);        // null: none has it
@@ -138,6 +146,7 @@ class ObjectStream final : public core::Stream {
   Step<std::optional<Reach>> ask_for_next(Batch& batch);
   Step<Reach> catch_up(std::vector<core::Record>* out, const core::ReadLimit& limit);
   Step<> catch_up_all();
+  void look_ahead(std::uint64_t last, const Batch& batch);
   Step<> take_next(std::uint64_t listed, std::vector<core::Record>* out);
   Step<> take_packed(std::vector<core::Record>* out);
   Step<> look_at_marks();
@@ -232,7 +241,10 @@ class ObjectStream final : public core::Stream {
   std::uint64_t unchecked_from_ = 1;      // objects from here on were folded, or taken as absent, since the mark was last read (B6)
   std::unique_ptr<KeptPack> pack_;        // the one looked into last
   std::optional<wire::SnapshotHead> head_;  // the one read last
+  std::unique_ptr<LogAhead> ahead_;       // objects of the newest listing, behind next_id
   std::optional<Flight> flight_;
+  std::optional<PlacedClaim> placed_;  // the newest of this session
+  bool at_tail_ = false;  // the call before this one read up to the tail
   std::uint32_t requests_ = 0;
 };
 

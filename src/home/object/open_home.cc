@@ -98,6 +98,7 @@ Result<std::unique_ptr<core::Home>> open_bucket_home(Runtime& runtime, const std
   options.url = bucket->name;
   options.pace = {true, kBucketPollMin, kBucketPollMax};
   options.prepare_writing = [&runtime, &store = *bucket->store] { return probe_once(runtime, store); };  // the home has the store, and these options
+  options.requests = [metrics = bucket->metrics] { return metrics->counts(); };
   return make_object_home(runtime, std::move(bucket->store), std::move(options));
 }
 
@@ -169,7 +170,7 @@ Result<ProbedHome> probe_home(Runtime& runtime, io::Disk& disk, const std::strin
   auto bucket = open_bucket(runtime, url, options, process_environment());
   if (!bucket) return tl::unexpected(bucket.error());
   ProbedHome out{bucket->name, run_probe(runtime, *bucket->store, ProbeDepth::full), {}};
-  for (std::size_t i = 0; i < kRequestKinds.size(); ++i) out.requests.emplace_back(kRequestKinds[i], bucket->metrics->kinds[i].sent.load());
+  out.requests = bucket->metrics->counts();
   return out;
 }
 

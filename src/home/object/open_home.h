@@ -30,7 +30,7 @@ Result<std::unique_ptr<core::Home>> open_home(Runtime& runtime, io::Disk& disk, 
 struct ProbedHome {
   std::string name;  // of the home
   ProbeReport report;
-  std::vector<std::pair<std::string, std::uint64_t>> requests;  // by kind, to a bucket
+  core::RequestCounts requests;  // to a bucket
 };
 Result<ProbedHome> probe_home(Runtime& runtime, io::Disk& disk, const std::string& url, const OpenHomeOptions& options = {});
 
