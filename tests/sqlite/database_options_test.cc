@@ -191,19 +191,20 @@ TEST_F(OptionsTest, WhatCommitsMayCostIsBoundedWithinReason) {
   OpenOptions options = local("a");
   for (const double rate : {0.0, -1.0, 0.01, 1e9, std::numeric_limits<double>::quiet_NaN()}) {
     options.max_objects_per_second = rate;
-    const auto refused = open_with_table(at.home, options);
+    const auto refused = Database::open(at.home, "app", options);
     ASSERT_FALSE(refused) << rate;
     EXPECT_EQ(refused.error().outcome, Outcome::invalid);
     EXPECT_NE(refused.error().message.find("max_objects_per_second"), std::string::npos) << refused.error().message;
   }
   options.max_objects_per_second = 1000;
   options.max_linger = Duration(120'000);
-  EXPECT_FALSE(open_with_table(at.home, options));
+  EXPECT_FALSE(Database::open(at.home, "app", options));
   options.max_linger = Duration(0);
   auto opened = open_with_table(at.home, options);
-  ASSERT_TRUE(opened) << opened.error().message;
-  EXPECT_EQ(run(opened->second, "INSERT INTO t VALUES (1)"), SQLITE_OK);
-  EXPECT_TRUE(opened->first.synced());
+  ASSERT_TRUE(opened);
+  auto& [a, connection] = *opened;
+  EXPECT_EQ(run(connection, "INSERT INTO t VALUES (1)"), SQLITE_OK);
+  EXPECT_TRUE(a.synced());
 }
 
 TEST_F(OptionsTest, AboveMaxPendingBytesCommitIsRefusedUntilTheHomeTakesThem) {
