@@ -43,8 +43,9 @@ std::chrono::milliseconds usual_patience(const Rooms& rooms, core::Stream& strea
 }  // namespace
 
 int run_handover(const Common& common, const HandoverOptions& options) {
-  auto within = options.within.empty() ? std::nullopt : sqlite::read_duration(options.within);
-  if (!within && !options.within.empty())
+  std::optional<std::chrono::milliseconds> given;
+  if (!options.within.empty()) given = sqlite::read_duration(options.within);
+  if (!given && !options.within.empty())
     return report(common, kUsage, "usage", fmt::format("--within '{}' is no time: write 250ms, 30s or 2m.", options.within));
   const auto rooms = open_rooms(common);
   if (!rooms) return report(common, rooms.error());
@@ -56,7 +57,7 @@ int run_handover(const Common& common, const HandoverOptions& options) {
 
   Runtime& runtime = *rooms->runtime;
   const std::string& liveness = before->owner.liveness;
-  if (!within) within = usual_patience(*rooms, **stream, liveness);
+  const std::chrono::milliseconds within = given ? *given : usual_patience(*rooms, **stream, liveness);
   const core::OwnerInfo us = asking(runtime, "handover");
   const std::string request = fmt::format("{} {} {}", us.host, us.pid, to_text(runtime.draw<PutId>()));
   if (const auto asked = (*stream)->beat(owner::handover_object(liveness), as_bytes(request)); !asked) return report(common, from_refusal(asked.error()));
@@ -70,13 +71,13 @@ int run_handover(const Common& common, const HandoverOptions& options) {
       else print(fmt::format("'{}' was handed over in {} ms: from {} to {}.\n", options.name, ms, from, to));
       return kOk;
     }
-    if (runtime.now() >= asked_at + *within) break;
+    if (runtime.now() >= asked_at + within) break;
     runtime.sleep_until(runtime.now() + (rooms->home->pace().metered ? kMeteredHandoverLook : kHandoverLook));
   }
   const std::string missing = what_is_missing(**stream, liveness);
   static_cast<void>((*stream)->beat(owner::handover_object(liveness), {}));
   return report(common, kUnavailable, "unavailable",
-                fmt::format("'{}' was not handed over within {} ms: {}. It is still written by {}.", options.name, within->count(), missing,
+                fmt::format("'{}' was not handed over within {} ms: {}. It is still written by {}.", options.name, within.count(), missing,
                             core::describe(core::owner_of(*before))));
 }
 
