@@ -46,7 +46,8 @@ class Exits(Asked):
         }
         child = self.root.start([self.root.bin / "onepen", "sql", "app", "--write", "--commit-timeout", "2s", *self.places()], env=faults, stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        child.stdin.write("SELECT CASE WHEN onepen_synced() IS NULL THEN '' ELSE 'ready' END AS word;\n")
+        # A commit of its own first: the owner's `ready` record, which nobody waits for, is in the log before it.
+        child.stdin.write("INSERT INTO t VALUES (0); SELECT CASE WHEN onepen_synced() IS NULL THEN '' ELSE 'ready' END AS word;\n")
         child.stdin.flush()
         check([child.stdout.readline() for _ in range(3)][2] == "ready\n", "it is the writer")
         arm.touch()
@@ -55,7 +56,7 @@ class Exits(Asked):
         check(child.returncode == UNKNOWN, f"it must end with {UNKNOWN}, not {child.returncode}", out, err)
         check("may be in the stream" in err or "may" in err and "opening it again" in err.lower(), "the sentence says that it may be there, and how to know", err)
         before = self.value("SELECT count(*) FROM t")
-        check(before in (0, 1), "there once, or not at all", before)
+        check(before in (1, 2), "there once, or not at all", before)
         self.onepen("sql", "app", "--write", "INSERT INTO t VALUES (2)")
         check(self.value("SELECT count(*) FROM t") == before + 1, "opening it again settles it: what a reader saw stays")
 
