@@ -60,6 +60,16 @@ TEST(WriteRate, LessThanOneASecond) {
   for (std::size_t i = 1; i < times.size(); ++i) EXPECT_EQ(times[i] - times[i - 1], 2s);
 }
 
+// The linger after each of so many answers.
+std::vector<std::chrono::nanoseconds> lingers(Linger& linger, int answers, std::size_t company, std::chrono::nanoseconds took) {
+  std::vector<std::chrono::nanoseconds> seen;
+  for (int i = 0; i < answers; ++i) {
+    linger.answered(at(0s), company, took);
+    seen.push_back(linger.now());
+  }
+  return seen;
+}
+
 TEST(Linger, TheFirstCommitOfAnIdleLogGoesAtOnce) {
   Linger linger(250ms);
   EXPECT_LE(linger.send_at({1, 100}), at(0s));
@@ -71,12 +81,7 @@ TEST(Linger, TheFirstCommitOfAnIdleLogGoesAtOnce) {
 
 TEST(Linger, UnderLoadItBeginsWithTheTimeOfACreateAndDoublesUpToItsBound) {
   Linger linger(250ms);
-  std::vector<std::chrono::nanoseconds> seen;
-  for (int i = 0; i < 5; ++i) {
-    linger.answered(at(0s), 50, 30ms);
-    seen.push_back(linger.now());
-  }
-  EXPECT_EQ(seen, (std::vector<std::chrono::nanoseconds>{30ms, 60ms, 120ms, 240ms, 250ms}));
+  EXPECT_EQ(lingers(linger, 5, 50, 30ms), (std::vector<std::chrono::nanoseconds>{30ms, 60ms, 120ms, 240ms, 250ms}));
   EXPECT_EQ(linger.send_at({1, 1}), at(250ms));
 }
 
@@ -90,12 +95,7 @@ TEST(Linger, WithoutCompanyItFallsBackToTheTimeOfACreate) {
 // The directory: a create takes less than a millisecond, so the linger begins at one, and ends there where a batch of one came.
 TEST(Linger, InADirectoryItGoesFromOneMillisecondToTwenty) {
   Linger linger(20ms);
-  std::vector<std::chrono::nanoseconds> seen;
-  for (int i = 0; i < 6; ++i) {
-    linger.answered(at(0s), 2, 300us);
-    seen.push_back(linger.now());
-  }
-  EXPECT_EQ(seen, (std::vector<std::chrono::nanoseconds>{1ms, 2ms, 4ms, 8ms, 16ms, 20ms}));
+  EXPECT_EQ(lingers(linger, 6, 2, 300us), (std::vector<std::chrono::nanoseconds>{1ms, 2ms, 4ms, 8ms, 16ms, 20ms}));
   for (int i = 0; i < 10; ++i) linger.answered(at(0s), 1, 300us);
   EXPECT_EQ(linger.now(), 300us);
 }

@@ -1,100 +1,23 @@
-// What OpenOptions asks for and Status answers (include/onepen/database.h), through the public C++ API alone: each option changes what happens here. The home
-// is one in memory behind a public Home, so that a test can take it out of reach; each place() is one process's way to it, each cache root one machine.
-#include <gtest/gtest.h>
-#include <onepen/database.h>
-#include <sqlite3.h>
-
+// What OpenOptions asks for and Status answers (include/onepen/database.h), through the public C++ API alone: each option changes what happens here.
 #include <atomic>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <set>
 #include <thread>
 
-#include "home/port.h"
-#include "io/posix_disk.h"
-#include "io/system_runtime.h"
-#include "tests/sqlite/database_support.h"
-#include "tests/support/memory_home.h"
-#include "tests/support/temp_folder.h"
+#include "tests/sqlite/database_options_support.h"
 
 namespace onepen {
 namespace {
 
 using testing::Call;
 using testing::CallInfo;
-using testing::MemoryHome;
 using testing::one;
 using testing::open_with_table;
+using testing::OptionsTest;
+using testing::Place;
 using testing::run;
 using testing::Trouble;
-
-struct Place {
-  Home home;
-  MemoryHome* memory;  // the port's
-  void away() const {
-    memory->set_hook([](const CallInfo&) { return Trouble::unavailable; });
-  }
-  void takes_nothing() const {
-    memory->set_hook([](const CallInfo& call) { return call.call == Call::append ? Trouble::unavailable : Trouble::none; });
-  }
-  void back() const { memory->set_hook({}); }
-};
-
-class OptionsTest : public ::testing::Test {
- protected:
-  Place place() {
-    auto opened = Home::open("file://" + folder.path());
-    EXPECT_TRUE(opened) << opened.error().message;
-    auto runtime = io::make_system_runtime();
-    auto memory = std::make_unique<MemoryHome>(*runtime, shared_);
-    MemoryHome* raw = memory.get();
-    *opened->port() = HomePort(std::move(runtime), io::make_posix_disk(), std::move(memory));
-    return {*opened, raw};
-  }
-  OpenOptions on(const std::string& machine, Durability durability = Durability::replicated) {
-    OpenOptions options;
-    options.cache_root = folder.path() + "/" + machine;
-    options.owner_name = machine;
-    options.durability = durability;
-    return options;
-  }
-  OpenOptions local(const std::string& machine) { return on(machine, Durability::local); }
-  OpenOptions offline(const std::string& machine) {
-    OpenOptions options = local(machine);
-    options.offline = true;
-    return options;
-  }
-  // A database with one row, left in peace.
-  void make(const Place& at, const OpenOptions& options) {
-    auto made = Database::open(at.home, "app", options);
-    ASSERT_TRUE(made) << made.error().message;
-    ASSERT_EQ(run(*made->connect(), "CREATE TABLE t(x); INSERT INTO t VALUES ('first')"), SQLITE_OK);
-    ASSERT_TRUE(made->synced());
-    ASSERT_TRUE(made->close());
-  }
-  std::string seen_by_another_machine() {
-    const Place at = place();
-    auto opened = Database::open(at.home, "app", on("machine-" + std::to_string(++machines_)));
-    EXPECT_TRUE(opened) << opened.error().message;
-    return opened ? one(*opened->connect(), "SELECT group_concat(x) FROM t") : "";
-  }
-  static int insert(Database& into, const std::string& value) {
-    auto connection = into.connect();
-    return connection ? run(*connection, "INSERT INTO t VALUES ('" + value + "')") : SQLITE_CANTOPEN;
-  }
-  static bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-  // Waits, without a clock that decides anything: the test's own time limit ends it.
-  template <class So>
-  static void until(So so) {
-    while (!so()) std::this_thread::yield();
-  }
-  testing::TempFolder folder;
-
- private:
-  std::shared_ptr<MemoryHome::Shared> shared_ = MemoryHome::make_shared_state();
-  int machines_ = 0;
-};
 
 // ---- offline
 
@@ -304,115 +227,6 @@ TEST_F(OptionsTest, AnOwnerThatWentInPeaceIsNoneToIfDeadAndNever) {
     EXPECT_EQ(insert(*b, "b"), SQLITE_OK);
     EXPECT_EQ(b->status().token.epoch, Epoch{2});
   }
-}
-
-// ---- close, on_reset, salvage
-
-TEST_F(OptionsTest, CloseSaysWhatItCouldNotSendAndTheNextOpenSendsIt) {
-  const Place at = place();
-  make(at, local("a"));
-  {
-    auto a = Database::open(at.home, "app", local("a"));
-    ASSERT_TRUE(a);
-    at.takes_nothing();
-    ASSERT_EQ(insert(*a, "second"), SQLITE_OK);
-    ASSERT_EQ(insert(*a, "third"), SQLITE_OK);
-    EXPECT_EQ(a->status().pending_commits, 2u);
-    const auto closed = a->close(Duration(0));
-    ASSERT_FALSE(closed);
-    EXPECT_EQ(closed.error().outcome, Outcome::unavailable);
-    EXPECT_TRUE(has(closed.error().message, "2 commit") && has(closed.error().message, "next open")) << closed.error().message;
-    EXPECT_TRUE(a->close()) << "idempotent";
-  }
-  at.back();
-  EXPECT_EQ(seen_by_another_machine(), "first") << "and nobody wrote";
-  auto again = Database::open(at.home, "app", local("a"));
-  ASSERT_TRUE(again);
-  ASSERT_TRUE(again->synced());
-  EXPECT_EQ(again->status().pending_commits, 0u);
-  EXPECT_TRUE(again->status().salvaged.empty());
-  EXPECT_TRUE(again->close());
-  EXPECT_EQ(seen_by_another_machine(), "first,second,third");
-}
-
-// Nobody but a connection of the application holds the database after close(): what is pending is told by close() all the same.
-TEST_F(OptionsTest, CloseSaysItAlsoWhileAConnectionIsOpen) {
-  const Place at = place();
-  make(at, local("a"));
-  auto a = Database::open(at.home, "app", local("a"));
-  ASSERT_TRUE(a);
-  auto connection = a->connect();
-  at.takes_nothing();
-  ASSERT_EQ(run(*connection, "INSERT INTO t VALUES ('second')"), SQLITE_OK);
-  const auto closed = a->close(Duration(0));
-  ASSERT_FALSE(closed);
-  EXPECT_TRUE(has(closed.error().message, "1 commit")) << closed.error().message;
-  at.back();
-  EXPECT_EQ(run(*connection, "SELECT onepen_synced()"), SQLITE_OK) << "the ownership goes on with the connection";
-  connection->reset();
-  EXPECT_EQ(seen_by_another_machine(), "first,second");
-}
-
-TEST_F(OptionsTest, WhoeverListensAfterTheResetIsToldAtOnceAndOnce) {
-  const Place at = place(), other = place();
-  make(at, on("a"));
-  auto a = Database::open(at.home, "app", on("a"));
-  ASSERT_TRUE(a);
-  std::atomic<int> early = 0;
-  const auto before = a->on_reset([&](const Reset&) { ++early; });
-  auto b = Database::open(other.home, "app", on("b"));
-  ASSERT_TRUE(b);
-  EXPECT_EQ(insert(*a, "too late"), SQLITE_AUTH);
-  until([&] { return early.load() != 0; });
-  int late = 0;
-  const auto asked = std::this_thread::get_id();
-  const auto after = a->on_reset([&](const Reset& reset) {
-    ++late;
-    EXPECT_EQ(reset.kind, ResetKind::fenced);
-    EXPECT_EQ(std::this_thread::get_id(), asked) << "at once";
-  });
-  EXPECT_EQ(late, 1);
-  EXPECT_FALSE(a->synced());
-  EXPECT_EQ(insert(*a, "still too late"), SQLITE_CANTOPEN) << "no connection any more";
-  static_cast<void>(a->close());
-  EXPECT_EQ(late, 1);
-  EXPECT_EQ(early.load(), 1);
-}
-
-// S38: acknowledged here alone, while the home was out of reach; somebody else wrote meanwhile. Kept, and said where.
-TEST_F(OptionsTest, WhatTheStreamCannotTakeAnyMoreIsInSalvageAndStatusSaysWhere) {
-  const Place at = place(), other = place();
-  make(at, local("a"));
-  std::string copy;
-  {
-    auto a = Database::open(at.home, "app", local("a"));
-    ASSERT_TRUE(a);
-    EXPECT_TRUE(a->status().salvaged.empty());
-    at.takes_nothing();
-    ASSERT_EQ(insert(*a, "only here"), SQLITE_OK);
-    auto b = Database::open(other.home, "app", on("b"));
-    ASSERT_TRUE(b);
-    ASSERT_EQ(insert(*b, "of b"), SQLITE_OK);
-    at.back();
-    EXPECT_FALSE(a->synced());
-    until([&] { return a->status().role == Status::Role::reset; });
-    const Status status = a->status();
-    ASSERT_TRUE(status.reset);
-    EXPECT_EQ(status.reset->kind, ResetKind::fenced);
-    EXPECT_EQ(status.pending_commits, 1u);
-    copy = status.reset->salvage_path;
-    EXPECT_TRUE(std::filesystem::exists(copy + "/db-wal")) << "they stay in the copy until it is opened again: " << copy;
-    static_cast<void>(a->close(Duration(0)));
-  }
-  auto again = Database::open(at.home, "app", local("a"));
-  ASSERT_TRUE(again) << again.error().message;
-  const std::string salvaged = again->status().salvaged;
-  EXPECT_TRUE(salvaged.starts_with(folder.path() + "/a/salvage/app/")) << salvaged;
-  std::ifstream manifest(salvaged + "/manifest.json");
-  const std::string text{std::istreambuf_iterator<char>(manifest), {}};
-  EXPECT_TRUE(has(text, "\"fenced\"")) << text;
-  EXPECT_EQ(again->status().pending_commits, 0u);
-  EXPECT_EQ(one(*again->connect(), "SELECT group_concat(x) FROM t"), "first,of b");
 }
 
 }  // namespace
